@@ -1,0 +1,25 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench torture setup
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Run the node; ARGS="topic list" and the like are passed on
+	cargo run --release -- $(ARGS)
+
+test: setup lint ## Check everything: format, lints, all tests on both back ends
+	cargo nextest run --workspace
+	cargo test --quiet --workspace --doc
+
+lint: ## Check format and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+bench: setup ## Measure commits, queries and import against one signature check
+	cargo bench -p kukuri-node --bench heart
+
+torture: setup ## Kill, cut and fill for longer than `make test` does
+	KUKURI_TORTURE=long cargo nextest run --workspace --profile torture -E 'binary(/^torture/)'
+
+setup: ## Install what tests need and the machine lacks
+	@scripts/setup
