@@ -1,0 +1,145 @@
+//! NIP-01 filters, and the one function that says what "matches" means.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use crate::{Event, EventId, Kind, Pubkey, TagLetter, UnixSeconds};
+
+/// Why a text is not a filter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FilterError(pub String);
+
+/// One NIP-01 filter. A list that is present and empty matches nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub ids: Option<BTreeSet<EventId>>,
+    pub authors: Option<BTreeSet<Pubkey>>,
+    pub kinds: Option<BTreeSet<Kind>>,
+    /// `#x` conditions; `#t` among them.
+    pub tags: BTreeMap<TagLetter, BTreeSet<String>>,
+    pub since: Option<UnixSeconds>,
+    pub until: Option<UnixSeconds>,
+    /// How many of the newest stored events are wanted; no bound on what is sent live.
+    pub limit: Option<usize>,
+}
+
+impl Filter {
+    pub fn parse(text: &str) -> Result<Self, FilterError> {
+        serde_json::from_str(text).map_err(|error| FilterError(error.to_string()))
+    }
+
+    /// The conditions on the fields every event has once; all but tags.
+    pub fn admits(&self, id: EventId, pubkey: Pubkey, kind: Kind, created_at: UnixSeconds) -> bool {
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&id))
+            && self.authors.as_ref().is_none_or(|authors| authors.contains(&pubkey))
+            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+            && self.since.is_none_or(|since| created_at >= since)
+            && self.until.is_none_or(|until| created_at <= until)
+    }
+
+    /// The topics the filter asks for, if it has a `#t` condition.
+    pub fn topics(&self) -> Option<&BTreeSet<String>> {
+        self.tags.get(&TagLetter::TOPIC)
+    }
+
+    /// The conditions on single-letter tags other than `t`.
+    pub fn other_tags(&self) -> impl Iterator<Item = (TagLetter, &BTreeSet<String>)> {
+        self.tags.iter().filter(|(letter, _)| **letter != TagLetter::TOPIC).map(|(l, v)| (*l, v))
+    }
+}
+
+/// The definition of "matches": `#t` is tested against the topics the event is linked to,
+/// everything else against the event.
+pub fn matches<L: AsRef<str>>(filter: &Filter, event: &Event, links: &[L]) -> bool {
+    let linked =
+        |topics: &BTreeSet<String>| links.iter().any(|topic| topics.contains(topic.as_ref()));
+    filter.admits(event.id(), event.pubkey(), event.kind(), event.created_at())
+        && filter.topics().is_none_or(linked)
+        && tags_match(filter, event)
+}
+
+/// The conditions on tags other than `t`. Part of [`matches`], for stores whose indexes answer for
+/// the rest.
+pub fn tags_match(filter: &Filter, event: &Event) -> bool {
+    filter.other_tags().all(|(letter, wanted)| {
+        event.tags().letters().any(|(name, value)| name == letter && wanted.contains(value))
+    })
+}
+
+/// Whether any filter of a group matches.
+pub fn matches_any<L: AsRef<str>>(filters: &[Filter], event: &Event, links: &[L]) -> bool {
+    filters.iter().any(|filter| matches(filter, event, links))
+}
+
+impl<'de> Deserialize<'de> for Filter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FilterVisitor)
+    }
+}
+
+struct FilterVisitor;
+
+impl<'de> Visitor<'de> for FilterVisitor {
+    type Value = Filter;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a filter object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Filter, A::Error> {
+        let mut filter = Filter::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "ids" => {
+                    once(&mut filter.ids, &key, hex_list(map.next_value()?, &key, EventId::parse)?)?
+                }
+                "authors" => {
+                    once(
+                        &mut filter.authors,
+                        &key,
+                        hex_list(map.next_value()?, &key, Pubkey::parse)?,
+                    )?;
+                }
+                "kinds" => {
+                    let kinds: Vec<u16> = map.next_value()?;
+                    once(&mut filter.kinds, &key, kinds.into_iter().map(Kind).collect())?;
+                }
+                "since" => once(&mut filter.since, &key, UnixSeconds(map.next_value()?))?,
+                "until" => once(&mut filter.until, &key, UnixSeconds(map.next_value()?))?,
+                "limit" => once(&mut filter.limit, &key, map.next_value()?)?,
+                _ => {
+                    // A condition we do not know must not be skipped: the answer would hold events
+                    // that nobody asked for.
+                    let letter = key.strip_prefix('#').and_then(TagLetter::parse);
+                    let letter = letter.ok_or_else(|| {
+                        de::Error::custom(format!("unknown filter field {key:?}"))
+                    })?;
+                    let values: BTreeSet<String> = map.next_value()?;
+                    if filter.tags.insert(letter, values).is_some() {
+                        return Err(de::Error::custom(format!("duplicate filter field {key:?}")));
+                    }
+                }
+            }
+        }
+        Ok(filter)
+    }
+}
+
+fn once<T, E: de::Error>(slot: &mut Option<T>, key: &str, value: T) -> Result<(), E> {
+    if slot.replace(value).is_some() {
+        return Err(E::custom(format!("duplicate filter field {key:?}")));
+    }
+    Ok(())
+}
+
+fn hex_list<T: Ord, E: de::Error, X>(
+    texts: Vec<String>,
+    key: &str,
+    parse: fn(&str) -> Result<T, X>,
+) -> Result<BTreeSet<T>, E> {
+    let parsed: Result<BTreeSet<T>, X> = texts.iter().map(|text| parse(text)).collect();
+    parsed.map_err(|_| E::custom(format!("{key} must be lists of 64 lowercase hex digits")))
+}
