@@ -1,0 +1,98 @@
+use kukuri_event::EventId;
+
+use crate::{
+    Dedupe, FeedRow, NodeTopic, Record, Rejection, Seq, Tombstone, TombstoneKey, TopicId, Usage,
+    Version, VersionKey,
+};
+
+/// What a batch comes to. Nothing in it is true until a store has committed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The head the decision was made at; it is void at any other.
+    pub base: Seq,
+    pub writes: WriteSet,
+    /// The feed rows `base + 1 ..`, in order.
+    pub rows: Vec<FeedRow>,
+    /// One per command.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Decision {
+    /// The head once the decision is committed.
+    pub fn head(&self) -> Seq {
+        self.rows.last().map_or(self.base, |row| row.seq)
+    }
+}
+
+/// The net change of one key; a back end has nothing left to choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change<K, V> {
+    pub key: K,
+    pub before: Option<V>,
+    pub after: Option<V>,
+}
+
+/// The net changes of a batch, one per key, sorted by key. They can be applied in any order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteSet {
+    pub records: Vec<Change<EventId, Record>>,
+    pub dedupe: Vec<Change<EventId, Dedupe>>,
+    pub versions: Vec<Change<VersionKey, Version>>,
+    pub tombstones: Vec<Change<TombstoneKey, Tombstone>>,
+    pub topics: Vec<Change<TopicId, NodeTopic>>,
+    pub usage: Vec<Change<TopicId, Usage>>,
+}
+
+impl WriteSet {
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+            && self.dedupe.is_empty()
+            && self.versions.is_empty()
+            && self.tombstones.is_empty()
+            && self.topics.is_empty()
+            && self.usage.is_empty()
+    }
+}
+
+/// What the sender of a command is told, once the batch is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// Stored, or linked to a topic it was not linked to.
+    Accepted,
+    /// To be passed on to who listens now.
+    Ephemeral,
+    Duplicate(Duplicate),
+    Refused(Rejection),
+    /// A command of the node itself took effect.
+    Done,
+    /// The topic still holds events and was not removed.
+    TopicInUse,
+}
+
+/// Why a valid event changes nothing and is still OK true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicate {
+    Known,
+    Stale,
+    NotKept,
+}
+
+impl Outcome {
+    /// The first half of an OK message.
+    pub fn is_ok(&self) -> bool {
+        !matches!(self, Self::Refused(_) | Self::TopicInUse)
+    }
+
+    /// The text of an OK message.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Accepted | Self::Ephemeral | Self::Done => String::new(),
+            Self::Duplicate(Duplicate::Known) => "duplicate: already have this event".into(),
+            Self::Duplicate(Duplicate::Stale) => "duplicate: a newer version is stored".into(),
+            Self::Duplicate(Duplicate::NotKept) => "duplicate: seen before, no longer kept".into(),
+            Self::Refused(rejection) => rejection.to_string(),
+            Self::TopicInUse => "error: the topic still holds events".into(),
+        }
+    }
+}

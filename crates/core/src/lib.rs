@@ -1,0 +1,35 @@
+//! The rules of the node: topic ids, admission, treatment of events, feed types. Knows no I/O, no
+//! clock, no randomness, no async, no SQL and no sockets: time and facts are arguments.
+//!
+//! An event passes [`admission`] and becomes [`Admitted`]; inside a [`Command`] it enters the lane.
+//! There [`needs`] names every key the rules may ask for, a store loads them as [`Facts`], and
+//! [`decide`] folds the batch over them into a [`Decision`]: what to write, what the feed says, and
+//! what each waiter is told once the decision is durable.
+
+pub mod admission;
+mod command;
+mod decide;
+mod decision;
+mod feed;
+mod limits;
+mod needs;
+mod record;
+mod rejection;
+mod time;
+mod topic;
+mod version;
+mod view;
+
+pub use admission::Admitted;
+pub use command::{Act, Command, Sighting, UnlinkReason};
+pub use decide::{Known, decide, known};
+pub use decision::{Change, Decision, Duplicate, Outcome, WriteSet};
+pub use feed::{Cursor, CursorError, Epoch, FeedBounds, FeedRow, Op, Reason, Seq, Source};
+pub use limits::{Limits, RETENTION_REGULAR_DAYS, TAG_VALUE_INDEXED_BYTES_MAX};
+pub use needs::{ReadSet, follow_up, needs};
+pub use record::{Dedupe, Keep, Link, Record, State, Tombstone, TombstoneKey, Usage};
+pub use rejection::Rejection;
+pub use time::UnixMillis;
+pub use topic::{IngestPolicy, Mapping, NetworkId, NodeTopic, TopicError, TopicId, gossip_topic};
+pub use version::{Mark, MarkState, Version, VersionKey};
+pub use view::{Facts, View};

@@ -1,0 +1,100 @@
+//! Which keys the rules may ask for. Named before anything is loaded, so that a store can load a
+//! batch in a handful of round trips and deciding needs no I/O.
+
+use std::collections::BTreeSet;
+
+use kukuri_event::{Class, Event, EventId, Kind};
+
+use crate::{Act, Admitted, Command, Facts, TombstoneKey, TopicId, VersionKey};
+
+/// Keys to load.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadSet {
+    /// Their dedupe rows and records.
+    pub events: BTreeSet<EventId>,
+    pub tombstones: BTreeSet<TombstoneKey>,
+    pub versions: BTreeSet<VersionKey>,
+    /// Their subscriptions and usage.
+    pub topics: BTreeSet<TopicId>,
+}
+
+impl ReadSet {
+    pub fn len(&self) -> usize {
+        self.events.len() + self.tombstones.len() + self.versions.len() + self.topics.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds the keys of one command.
+    pub fn add(&mut self, act: &Act) {
+        match act {
+            Act::Publish(admitted) => self.add_publish(admitted),
+            Act::SetTopic { topic_id, .. } => {
+                self.topics.insert(topic_id.clone());
+            }
+            Act::RemoveTopic(topic) => {
+                self.topics.insert(topic.clone());
+            }
+            Act::Unlink { topic, events, .. } => {
+                self.topics.insert(topic.clone());
+                self.events.extend(events);
+            }
+            Act::Expire(events) => self.events.extend(events),
+            Act::Sightings(sightings) => self.events.extend(sightings.iter().map(|s| s.event_id)),
+        }
+    }
+
+    /// Adds the keys that tell whether an event is known.
+    pub fn add_lookup(&mut self, event: &Event) {
+        self.events.insert(event.id());
+        self.tombstones.insert(TombstoneKey { target: event.id(), pubkey: event.pubkey() });
+        self.versions.extend(VersionKey::of(event));
+    }
+
+    fn add_publish(&mut self, admitted: &Admitted) {
+        let event = admitted.event();
+        self.topics.extend(admitted.topics().iter().cloned());
+        if event.kind().class() == Class::Ephemeral {
+            return;
+        }
+        self.add_lookup(event);
+        if event.kind() == Kind::DELETION {
+            for target in event.tags().event_ids() {
+                self.events.insert(target);
+                self.tombstones.insert(TombstoneKey { target, pubkey: event.pubkey() });
+            }
+            let own = event.tags().addresses().filter(|a| a.pubkey == event.pubkey());
+            self.versions.extend(own.map(VersionKey::from));
+        }
+    }
+}
+
+impl From<kukuri_event::Address> for VersionKey {
+    fn from(address: kukuri_event::Address) -> Self {
+        Self { kind: address.kind, pubkey: address.pubkey, d: address.d }
+    }
+}
+
+/// The keys a batch asks for.
+pub fn needs(batch: &[Command]) -> ReadSet {
+    let mut set = ReadSet::default();
+    batch.iter().for_each(|command| set.add(&command.act));
+    set
+}
+
+/// The keys that follow from what was loaded: the winner of a key, and the key of a winner. One
+/// round is enough, because a winner's key names the winner and nothing else.
+pub fn follow_up(facts: &Facts) -> ReadSet {
+    let mut set = ReadSet::default();
+    for version in facts.versions.values().flatten() {
+        set.events.extend(version.mark.map(|mark| mark.event_id));
+    }
+    for record in facts.records.values().flatten().filter(|record| record.is_effective()) {
+        set.versions.extend(VersionKey::of(record.event()));
+    }
+    set.events.retain(|id| !facts.records.contains_key(id));
+    set.versions.retain(|key| !facts.versions.contains_key(key));
+    set
+}

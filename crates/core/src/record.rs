@@ -1,0 +1,142 @@
+//! What a store holds of an event.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kukuri_event::{Body, Class, Event, EventId, Kind, Pubkey, TagLetter, UnixSeconds};
+
+use crate::feed::coded;
+use crate::{
+    NodeTopic, RETENTION_REGULAR_DAYS, Seq, TAG_VALUE_INDEXED_BYTES_MAX, TopicId, UnixMillis,
+};
+
+coded!(
+    /// Whether a stored event is visible, and if not, why.
+    State {
+        Effective = 1 "effective",
+        Superseded = 2 "superseded",
+        Deleted = 3 "deleted",
+        Expired = 4 "expired",
+    }
+);
+
+coded!(
+    /// How a stored event leaves: with its whole month, or one by one. Fixed when it is taken in.
+    Keep {
+        Standard = 0 "standard",
+        Longer = 1 "longer",
+    }
+);
+
+impl Keep {
+    /// Regular events of topics without a longer retention leave by the month; kind 5, versions and
+    /// events of longer-kept topics one by one.
+    pub fn of<'a>(event: &Event, topics: impl IntoIterator<Item = &'a NodeTopic>) -> Self {
+        let longer = topics.into_iter().any(|topic| {
+            topic.ingest_policy.retention_days.is_some_and(|days| days > RETENTION_REGULAR_DAYS)
+        });
+        let regular = event.kind().class() == Class::Regular && event.kind() != Kind::DELETION;
+        if regular && !longer { Self::Standard } else { Self::Longer }
+    }
+}
+
+/// A topic an event is linked to, and the feed row that linked it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub topic: TopicId,
+    pub seq: Seq,
+}
+
+/// A stored event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The number of its first feed row, by which indexes refer to it.
+    pub seq: Seq,
+    pub body: Arc<Body>,
+    pub ingested_at: UnixMillis,
+    pub keep: Keep,
+    pub state: State,
+    /// Sorted by topic, never empty. A hidden event keeps its links until it is purged.
+    pub links: Vec<Link>,
+}
+
+impl Record {
+    pub fn event(&self) -> &Event {
+        self.body.event()
+    }
+
+    pub fn is_effective(&self) -> bool {
+        self.state == State::Effective
+    }
+
+    pub fn topics(&self) -> impl Iterator<Item = &TopicId> {
+        self.links.iter().map(|link| &link.topic)
+    }
+
+    pub fn link(&self, topic: &TopicId) -> Option<&Link> {
+        self.links.iter().find(|link| link.topic == *topic)
+    }
+
+    /// What the event counts for in its topics.
+    pub fn bytes(&self) -> u64 {
+        self.body.json().len() as u64
+    }
+
+    pub fn expires_at(&self) -> Option<UnixSeconds> {
+        self.event().tags().expiration()
+    }
+
+    /// The tag values by which the event can be found while it is effective.
+    pub fn indexed_tags(&self) -> BTreeSet<(TagLetter, &str)> {
+        let tags = self.event().tags().letters();
+        tags.filter(|(letter, value)| {
+            *letter != TagLetter::TOPIC && value.len() <= TAG_VALUE_INDEXED_BYTES_MAX
+        })
+        .collect()
+    }
+}
+
+/// That an id was seen and answered OK true. It outlives the event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dedupe {
+    pub first_seen_at: UnixMillis,
+    pub last_seen_at: UnixMillis,
+    pub seen_count: u64,
+    /// The number of the stored event; none for a version that was stale when it came.
+    pub seq: Option<Seq>,
+}
+
+/// A deletion is of one author's event: nobody can delete, before or after, what is not theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TombstoneKey {
+    pub target: EventId,
+    pub pubkey: Pubkey,
+}
+
+/// That the author asked for the deletion of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    pub deletion_event_id: EventId,
+    pub requested_at: UnixSeconds,
+    /// When it first hid or refused its target.
+    pub applied_at: Option<UnixMillis>,
+}
+
+/// What a topic's stored bodies add up to, hidden ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub events: u64,
+    pub bytes: u64,
+}
+
+impl Usage {
+    pub fn add(&mut self, bytes: u64) {
+        self.events += 1;
+        self.bytes += bytes;
+    }
+
+    pub fn remove(&mut self, bytes: u64) {
+        self.events = self.events.checked_sub(1).expect("what leaves a topic was counted in it");
+        self.bytes = self.bytes.checked_sub(bytes).expect("what leaves a topic was counted in it");
+    }
+}
