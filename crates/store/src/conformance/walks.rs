@@ -1,0 +1,105 @@
+//! Reading the raw state: for audits, exports and comparisons.
+
+use kukuri_core::{Act, Admitted, ReadSet, TombstoneKey, UnlinkReason};
+use kukuri_event::EventId;
+
+use super::scene::{Scene, alice, article, draft, id, key, note, signed, topic, topics, unlink};
+use super::{dump, dump_in_pages};
+use crate::{Entry, Place};
+
+/// A state with several rows in every table.
+async fn furnish(scene: &Scene) -> Vec<Admitted> {
+    scene.carry("cab").await;
+    let mut events: Vec<Admitted> = (1..=5).map(|nth| note(nth, "abc")).collect();
+    events.extend([article("x", 6, "a"), article("x", 7, "b"), article("", 8, "c")]);
+    let absent = note(99, "a");
+    let request = draft(5, 9, "a").tag("e", id(&events[0])).tag("e", id(&absent));
+    events.push(signed(&alice(), &request));
+    let _ = scene.batch(events.iter().cloned().map(Act::Publish).collect()).await;
+    let _ = scene.act(unlink('b', &[&events[1]], UnlinkReason::Retention)).await;
+    events
+}
+
+pub async fn a_walk_sees_every_table_in_key_order(scene: Scene) {
+    assert_eq!(dump(scene.store()).await, []);
+    furnish(&scene).await;
+    let entries = dump(scene.store()).await;
+    let count = |wanted: fn(&Entry) -> bool| entries.iter().filter(|entry| wanted(entry)).count();
+    assert_eq!(count(|e| matches!(e, Entry::Record(_))), 9);
+    assert_eq!(count(|e| matches!(e, Entry::Dedupe(..))), 9);
+    assert_eq!(count(|e| matches!(e, Entry::Version(..))), 2);
+    assert_eq!(count(|e| matches!(e, Entry::Tombstone(..))), 2);
+    assert_eq!(count(|e| matches!(e, Entry::Topic(..))), 3);
+    // 5 notes × 3 topics, 3 articles, 1 request; 1 superseded, 3 deleted, 1 unlinked.
+    assert_eq!(count(|e| matches!(e, Entry::Row(_))), 19 + 5);
+    for pair in entries.windows(2) {
+        assert!(in_order(&pair[0].place(), &pair[1].place()), "{pair:?}");
+    }
+}
+
+/// Whether one place comes before another: by table, then by key.
+fn in_order(one: &Place, two: &Place) -> bool {
+    match (one, two) {
+        (Place::Records(one), Place::Records(two)) => one < two,
+        (Place::Dedupe(one), Place::Dedupe(two)) => one < two,
+        (Place::Versions(one), Place::Versions(two)) => one < two,
+        (Place::Tombstones(one), Place::Tombstones(two)) => one < two,
+        (Place::Topics(one), Place::Topics(two)) => one < two,
+        (Place::Feed(one), Place::Feed(two)) => one < two,
+        _ => table(one) < table(two),
+    }
+}
+
+fn table(place: &Place) -> usize {
+    match place {
+        Place::Records(_) => 0,
+        Place::Dedupe(_) => 1,
+        Place::Versions(_) => 2,
+        Place::Tombstones(_) => 3,
+        Place::Topics(_) => 4,
+        Place::Feed(_) => 5,
+    }
+}
+
+pub async fn pages_join_without_gap_or_repeat(scene: Scene) {
+    furnish(&scene).await;
+    let whole = dump(scene.store()).await;
+    for entries_per_page in [1, 2, 3, 7] {
+        let joined = dump_in_pages(scene.store(), entries_per_page).await;
+        assert_eq!(joined, whole, "{entries_per_page} per page");
+    }
+    let from = Place::Feed(Some(kukuri_core::Seq(23)));
+    let page = scene.store().page(from, 10).await.expect("it is read");
+    assert_eq!(page.as_slice(), &whole[whole.len() - 1..]);
+}
+
+pub async fn facts_tell_absent_from_present(scene: Scene) {
+    let events = furnish(&scene).await;
+    let nobody = EventId::from_bytes([3; 32]);
+    let tombstone = |target| TombstoneKey { target, pubkey: alice().pubkey() };
+    let mut needs = ReadSet::default();
+    needs.events.extend([id(&events[0]), nobody]);
+    needs.tombstones.extend([tombstone(id(&events[0])), tombstone(nobody)]);
+    let mut other_key = key(&events[5]);
+    other_key.d = "unknown".to_owned();
+    needs.versions.extend([key(&events[5]), other_key.clone()]);
+    needs.topics.extend(topics("af"));
+    let facts = scene.store().facts(needs).await.expect("facts are loaded");
+    assert_eq!((facts.records.len(), facts.dedupe.len()), (2, 2));
+    assert!(facts.records[&id(&events[0])].is_some() && facts.records[&nobody].is_none());
+    assert!(facts.dedupe[&id(&events[0])].is_some() && facts.dedupe[&nobody].is_none());
+    assert!(facts.tombstones[&tombstone(id(&events[0]))].is_some());
+    assert!(facts.tombstones[&tombstone(nobody)].is_none());
+    assert!(facts.versions[&key(&events[5])].is_some() && facts.versions[&other_key].is_none());
+    assert!(facts.topics[&topic('a')].is_some() && facts.topics[&topic('f')].is_none());
+    assert!(facts.usage[&topic('a')].is_some() && facts.usage[&topic('f')].is_none());
+    let empty = scene.store().facts(ReadSet::default()).await;
+    assert_eq!(empty.expect("nothing is loaded"), kukuri_core::Facts::default());
+}
+
+pub async fn topics_are_listed_by_id(scene: Scene) {
+    furnish(&scene).await;
+    let listed = scene.store().topics().await.expect("topics are listed");
+    let listed: Vec<_> = listed.into_iter().map(|(row, _)| row.topic_id).collect();
+    assert_eq!(listed, topics("abc"));
+}

@@ -1,0 +1,73 @@
+//! The port to storage: what a back end must do, the in-memory model that says what is right, and
+//! the conformance suite. Knows no SQL, no files and no rules: what to write is decided in `core`.
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod model;
+mod page;
+mod query;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kukuri_core::{
+    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId,
+    UnixMillis, Usage,
+};
+use kukuri_event::{EventId, UnixSeconds};
+use tokio::sync::watch;
+
+pub use error::{FeedError, QueryError, StoreError};
+pub use model::Model;
+pub use page::{Entry, Place};
+pub use query::{Hit, Hits, Order, Query, merge_hits};
+
+/// A durable home for events and their feed. Back ends contain no rules: they load the facts that
+/// `core` names, write the net changes that `core` decides, and answer queries as the matcher would.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Runs a batch: lock, read head, load what the batch needs, decide, write, commit. Durable when
+    /// it returns. Running the same batch again after an error changes nothing twice.
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError>;
+
+    /// Loads facts as of one moment, without a lock.
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError>;
+
+    /// The events that match, newest first, ties by id, all filters as of one seq.
+    async fn query(&self, query: Query) -> Result<Hits, QueryError>;
+
+    /// The canonical JSON of events that a query found; `None` where one is effective no longer.
+    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError>;
+
+    /// The rows after a cursor, at most `rows_max`, in order and without a hole.
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError>;
+
+    async fn bounds(&self) -> Result<FeedBounds, StoreError>;
+
+    /// The head as it grows, by whatever process. Each value is durable.
+    fn heads(&self) -> watch::Receiver<Seq>;
+
+    /// All node-level subscriptions, by id.
+    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError>;
+
+    /// Events linked to a topic, hidden ones included, at most `events_max`, oldest link first.
+    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError>;
+
+    /// Effective events whose time has come, at most `events_max`, longest overdue first.
+    async fn expired(
+        &self,
+        now: UnixSeconds,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError>;
+
+    /// Closes and opens again what a failed write may have left in doubt. After an `Io` error nothing
+    /// is applied until this has succeeded.
+    async fn reopen(&self) -> Result<(), StoreError>;
+
+    /// The raw state, table by table in key order, for audits, exports and comparisons.
+    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError>;
+}
+
+/// A clock, owned by the shell that reads it.
+pub type Clock = Arc<dyn Fn() -> UnixMillis + Send + Sync>;

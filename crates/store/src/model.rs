@@ -1,0 +1,252 @@
+//! The in-memory model: the oracle of every test. It uses the same rules as the back ends, and
+//! answers reads by definition: look at everything, keep what matches.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use kukuri_core::{
+    Change, Command, Cursor, Decision, Dedupe, Epoch, Facts, FeedBounds, FeedRow, NodeTopic,
+    ReadSet, Record, Seq, Tombstone, TombstoneKey, TopicId, Usage, Version, VersionKey, View,
+    decide, follow_up, needs,
+};
+use kukuri_event::{EventId, UnixSeconds, matches};
+use tokio::sync::watch;
+
+use crate::{Entry, FeedError, Hit, Hits, Place, Query, QueryError, Store, StoreError, merge_hits};
+
+/// A store in memory. Durable for as long as the process.
+pub struct Model {
+    state: Mutex<State>,
+    heads: watch::Sender<Seq>,
+}
+
+#[derive(Default)]
+struct State {
+    floor: Seq,
+    records: BTreeMap<EventId, Record>,
+    dedupe: BTreeMap<EventId, Dedupe>,
+    versions: BTreeMap<VersionKey, Version>,
+    tombstones: BTreeMap<TombstoneKey, Tombstone>,
+    topics: BTreeMap<TopicId, NodeTopic>,
+    usage: BTreeMap<TopicId, Usage>,
+    feed: Vec<FeedRow>,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self { state: Mutex::default(), heads: watch::Sender::new(Seq::ZERO) }
+    }
+}
+
+impl Model {
+    const EPOCH: Epoch = Epoch(0);
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of the lock panics")
+    }
+
+    /// Forgets feed rows up to `floor`, as retention does.
+    pub fn truncate(&self, floor: Seq) {
+        let mut state = self.state();
+        state.feed.retain(|row| row.seq > floor);
+        state.floor = floor;
+    }
+}
+
+impl State {
+    fn bounds(&self) -> FeedBounds {
+        let head = self.feed.last().map_or(self.floor, |row| row.seq);
+        FeedBounds { epoch: Model::EPOCH, floor: self.floor, head }
+    }
+
+    fn facts(&self, needs: &ReadSet) -> Facts {
+        let mut facts = Facts::absent(needs);
+        fill(&mut facts.records, &self.records);
+        fill(&mut facts.dedupe, &self.dedupe);
+        fill(&mut facts.versions, &self.versions);
+        fill(&mut facts.tombstones, &self.tombstones);
+        fill(&mut facts.topics, &self.topics);
+        fill(&mut facts.usage, &self.usage);
+        facts
+    }
+
+    fn commit(&mut self, decision: &Decision) {
+        let writes = &decision.writes;
+        write(&mut self.records, &writes.records);
+        write(&mut self.dedupe, &writes.dedupe);
+        write(&mut self.versions, &writes.versions);
+        write(&mut self.tombstones, &writes.tombstones);
+        write(&mut self.topics, &writes.topics);
+        write(&mut self.usage, &writes.usage);
+        self.feed.extend(decision.rows.iter().cloned());
+    }
+
+    /// Effective and not expired.
+    fn visible(&self, now: UnixSeconds) -> impl Iterator<Item = &Record> {
+        let alive = move |record: &&Record| record.expires_at().is_none_or(|end| end > now);
+        self.records.values().filter(|record| record.is_effective()).filter(alive)
+    }
+
+    fn answer(&self, query: &Query) -> Vec<Hit> {
+        let answers = query.filters.iter().map(|filter| {
+            let found = self.visible(query.now).filter(|record| {
+                let links: Vec<&TopicId> = record.topics().collect();
+                matches(filter, record.event(), &links)
+            });
+            let mut hits: Vec<Hit> = found.map(hit).collect();
+            hits.sort_unstable_by_key(Hit::order);
+            hits.truncate(query.limit(filter));
+            hits
+        });
+        merge_hits(answers)
+    }
+
+    fn page(&self, after: &Place, entries_max: usize) -> Vec<Entry> {
+        match after {
+            Place::Records(after) => {
+                let by_seq: BTreeMap<Seq, &Record> =
+                    self.records.values().map(|r| (r.seq, r)).collect();
+                rest(&by_seq, after)
+                    .take(entries_max)
+                    .map(|(_, r)| Entry::Record((*r).clone()))
+                    .collect()
+            }
+            Place::Dedupe(after) => rest(&self.dedupe, after)
+                .take(entries_max)
+                .map(|(k, v)| Entry::Dedupe(*k, *v))
+                .collect(),
+            Place::Versions(after) => rest(&self.versions, after)
+                .take(entries_max)
+                .map(|(k, v)| Entry::Version(k.clone(), v.clone()))
+                .collect(),
+            Place::Tombstones(after) => rest(&self.tombstones, after)
+                .take(entries_max)
+                .map(|(k, v)| Entry::Tombstone(*k, *v))
+                .collect(),
+            Place::Topics(after) => rest(&self.topics, after)
+                .take(entries_max)
+                .map(|(k, v)| {
+                    Entry::Topic(v.clone(), self.usage.get(k).copied().unwrap_or_default())
+                })
+                .collect(),
+            Place::Feed(after) => {
+                let rows = self.feed.iter().filter(|row| after.is_none_or(|after| row.seq > after));
+                rows.take(entries_max).cloned().map(Entry::Row).collect()
+            }
+        }
+    }
+}
+
+fn hit(record: &Record) -> Hit {
+    let event = record.event();
+    Hit { event: record.seq, created_at: event.created_at(), id: event.id() }
+}
+
+fn fill<K: Ord, V: Clone>(facts: &mut BTreeMap<K, Option<V>>, table: &BTreeMap<K, V>) {
+    facts.iter_mut().for_each(|(key, value)| *value = table.get(key).cloned());
+}
+
+fn write<K: Ord + Clone, V: Clone + PartialEq + std::fmt::Debug>(
+    table: &mut BTreeMap<K, V>,
+    changes: &[Change<K, V>],
+) {
+    for change in changes {
+        let before = match &change.after {
+            Some(value) => table.insert(change.key.clone(), value.clone()),
+            None => table.remove(&change.key),
+        };
+        assert_eq!(before, change.before, "a change starts from what is stored");
+    }
+}
+
+fn rest<'a, K: Ord, V>(
+    table: &'a BTreeMap<K, V>,
+    after: &'a Option<K>,
+) -> impl Iterator<Item = (&'a K, &'a V)> {
+    let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+    table.range((from, Bound::Unbounded))
+}
+
+#[async_trait]
+impl Store for Model {
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        let mut state = self.state();
+        let mut facts = state.facts(&needs(&batch));
+        facts.extend(state.facts(&follow_up(&facts)));
+        let decision = decide(View::new(facts), state.bounds().head, &batch);
+        state.commit(&decision);
+        self.heads.send_replace(decision.head());
+        Ok(decision)
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        Ok(self.state().facts(&needs))
+    }
+
+    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
+        let state = self.state();
+        Ok(Hits { head: state.bounds().head, hits: state.answer(&query) })
+    }
+
+    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
+        let state = self.state();
+        let effective = state.records.values().filter(|record| record.is_effective());
+        let by_seq: BTreeMap<Seq, &Record> = effective.map(|record| (record.seq, record)).collect();
+        Ok(events
+            .iter()
+            .map(|seq| by_seq.get(seq).map(|record| record.body.json().to_owned()))
+            .collect())
+    }
+
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        let state = self.state();
+        state.bounds().check(after)?;
+        Ok(state.feed.iter().filter(|row| row.seq > after.seq).take(rows_max).cloned().collect())
+    }
+
+    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
+        Ok(self.state().bounds())
+    }
+
+    fn heads(&self) -> watch::Receiver<Seq> {
+        self.heads.subscribe()
+    }
+
+    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
+        let state = self.state();
+        let usage =
+            |topic: &NodeTopic| state.usage.get(&topic.topic_id).copied().unwrap_or_default();
+        Ok(state.topics.values().map(|topic| (topic.clone(), usage(topic))).collect())
+    }
+
+    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        let state = self.state();
+        let links =
+            state.records.values().filter_map(|r| Some((r.link(&topic)?.seq, r.event().id())));
+        let links: BTreeMap<Seq, EventId> = links.collect();
+        Ok(links.into_values().take(events_max).collect())
+    }
+
+    async fn expired(
+        &self,
+        now: UnixSeconds,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        let state = self.state();
+        let effective = state.records.values().filter(|record| record.is_effective());
+        let ends = effective.filter_map(|r| Some(((r.expires_at()?, r.seq), r.event().id())));
+        let due: BTreeMap<(UnixSeconds, Seq), EventId> =
+            ends.filter(|((end, _), _)| *end <= now).collect();
+        Ok(due.into_values().take(events_max).collect())
+    }
+
+    async fn reopen(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
+        Ok(self.state().page(&after, entries_max))
+    }
+}

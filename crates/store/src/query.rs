@@ -1,0 +1,55 @@
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use kukuri_core::Seq;
+use kukuri_event::{EventId, Filter, UnixSeconds};
+
+/// A question to the stored events.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// Any of them may match; each has its own `limit`.
+    pub filters: Vec<Filter>,
+    /// Events that expire by now are not there.
+    pub now: UnixSeconds,
+    /// Bounds each filter that has no smaller `limit` of its own.
+    pub limit_max: usize,
+    /// How many index rows all filters together may cost.
+    pub rows_max: usize,
+}
+
+impl Query {
+    pub fn limit(&self, filter: &Filter) -> usize {
+        filter.limit.unwrap_or(self.limit_max).min(self.limit_max)
+    }
+}
+
+/// What a query found, as of one seq.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hits {
+    pub head: Seq,
+    pub hits: Vec<Hit>,
+}
+
+/// An event that matches: its number, and its place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    pub event: Seq,
+    pub created_at: UnixSeconds,
+    pub id: EventId,
+}
+
+/// The order of answers: newest first, ties by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Order(pub Reverse<UnixSeconds>, pub EventId);
+
+impl Hit {
+    pub fn order(&self) -> Order {
+        Order(Reverse(self.created_at), self.id)
+    }
+}
+
+/// Joins the answers of several filters: each event once, in order.
+pub fn merge_hits(answers: impl IntoIterator<Item = Vec<Hit>>) -> Vec<Hit> {
+    let all = answers.into_iter().flatten().map(|hit| (hit.order(), hit));
+    all.collect::<BTreeMap<Order, Hit>>().into_values().collect()
+}

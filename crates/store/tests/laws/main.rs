@@ -1,0 +1,40 @@
+//! The laws that the rules keep, on the model. Every view in these runs panics when a rule asks for a
+//! key that was not loaded. L2, that back ends agree, is the differential run of `node`.
+
+mod batches;
+mod convergence;
+mod curated;
+mod doors;
+mod naive;
+mod orders;
+mod replay;
+mod writes;
+
+use std::sync::Arc;
+
+use kukuri_core::{Act, Command, Decision, IngestPolicy, TopicId, UnixMillis};
+use kukuri_store::{Model, Store};
+
+async fn apply(store: &dyn Store, batch: Arc<[Command]>) -> Decision {
+    store.apply(batch).await.expect("the model takes every batch")
+}
+
+/// Carries a topic, or ceases to.
+fn set_topic(topic: &TopicId, enabled: bool) -> Act {
+    Act::SetTopic {
+        topic_id: topic.clone(),
+        name: String::new(),
+        enabled,
+        pinned: true,
+        wanted: 0,
+        ingest_policy: IngestPolicy::default(),
+    }
+}
+
+/// A model that carries these topics.
+async fn model_with(topics: &[TopicId], at: UnixMillis) -> Model {
+    let model = Model::default();
+    let enable = topics.iter().map(|topic| Command { at, act: set_topic(topic, true) });
+    apply(&model, enable.collect()).await;
+    model
+}
