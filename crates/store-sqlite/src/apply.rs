@@ -1,0 +1,170 @@
+//! One batch, one transaction: lock, head, load, decide, write, commit.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kukuri_core::{
+    Change, Command, Decision, Dedupe, Seq, View, WriteSet, decide, follow_up, needs,
+};
+use kukuri_event::EventId;
+use kukuri_store::StoreError;
+use rusqlite::{Transaction, TransactionBehavior};
+
+use crate::desk::{Desk, TopicNumbers, bounds};
+use crate::error::{OrStore, corrupt};
+use crate::tail::{Segment, Tail};
+use crate::{Options, connection, facts, run, write};
+
+/// What the writing thread remembers between batches.
+pub(crate) struct Writer {
+    path: PathBuf,
+    options: Options,
+    /// The disk has failed. What a later commit says cannot be trusted until the file was opened
+    /// anew: the system may have dropped the pages it could not write.
+    failed: AtomicBool,
+    /// Whether this process has written at all. One that only reads leaves the tail to who does.
+    wrote: AtomicBool,
+}
+
+impl Writer {
+    pub(crate) fn new(path: PathBuf, options: Options) -> Self {
+        Self { path, options, failed: AtomicBool::new(false), wrote: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn apply(&self, desk: &mut Desk, batch: &[Command]) -> Result<Decision, StoreError> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(StoreError::Io(format!(
+                "{} failed before and was not reopened",
+                self.path.display()
+            )));
+        }
+        let result = run(desk, batch, self.options.run_events);
+        self.wrote.store(true, Ordering::Release);
+        if let Err(error) = &result {
+            // Numbers given in a transaction that did not commit are not the file's.
+            desk.numbers.forget();
+            if matches!(error, StoreError::Io(_)) {
+                self.failed.store(true, Ordering::Release);
+            }
+        }
+        result
+    }
+
+    /// Writes a run now, so that readers find everything in the tables. Nothing is lost if it fails:
+    /// the next one writes what this one did not.
+    pub(crate) fn settle(&self, desk: &mut Desk) {
+        let wrote = self.wrote.load(Ordering::Acquire);
+        let failed = self.failed.load(Ordering::Acquire);
+        if wrote && !failed && !desk.tail.is_empty() && settle(desk).is_err() {
+            desk.numbers.forget();
+        }
+    }
+
+    pub(crate) fn reopen(&self, desk: &mut Desk) -> Result<(), StoreError> {
+        let conn = connection::open_writer(&self.path, self.options.sync)?;
+        bounds(&conn)?;
+        *desk = Desk::new(conn, Arc::clone(&desk.tail));
+        self.failed.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn run(desk: &mut Desk, batch: &[Command], run_events: usize) -> Result<Decision, StoreError> {
+    let Desk { conn, numbers, tail } = desk;
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
+    let base = bounds(&tx)?.head;
+    let mut segment = current(tail, &tx, numbers, base)?;
+    let decision = prepare(&tx, numbers, &segment, base, batch)?;
+    if decision.writes.is_empty() && decision.rows.is_empty() {
+        // Nothing to make durable: the transaction is dropped, and no page is written.
+        return Ok(decision);
+    }
+    let recounted = recounted(&segment, &decision.writes);
+    let run_due = segment.events().len() >= run_events
+        || touches_tail(&segment, &decision.writes)
+        || !recounted.is_empty();
+    if run_due {
+        run::write(&tx, &segment, base)?;
+        segment = Arc::new(Segment::after(base));
+    }
+    write::write(&tx, numbers, &segment, &decision)?;
+    let records = || decision.writes.records.iter().filter_map(|change| change.after.as_ref());
+    let mut indexed = base;
+    if !recounted.is_empty() {
+        segment.extend(&tx, numbers, records(), decision.head())?;
+        run::write(&tx, &segment, decision.head())?;
+        write::write_dedupe(&tx, &recounted)?;
+        indexed = decision.head();
+    }
+    tx.commit().or_store()?;
+    if run_due {
+        tail.start_after(indexed);
+    }
+    tail.current().extend(conn, numbers, records(), decision.head())?;
+    Ok(decision)
+}
+
+/// New events that came again within their batch. The tail only knows events that came once, so
+/// such a batch is indexed at once, and these rows are put right after that.
+fn recounted(segment: &Segment, writes: &WriteSet) -> Vec<Change<EventId, Dedupe>> {
+    let new = write::new_seqs(segment, writes);
+    let rows = writes.dedupe.iter().filter_map(|change| {
+        let after = change.after.filter(|row| row.seq.is_some_and(|seq| new.contains(&seq)))?;
+        let once = Dedupe { last_seen_at: after.first_seen_at, seen_count: 1, ..after };
+        let change = Change { key: change.key, before: Some(once), after: Some(after) };
+        (after != once).then_some(change)
+    });
+    rows.collect()
+}
+
+/// Under the write lock nobody can have written a run since, so the tail always fits.
+fn current(
+    tail: &Tail,
+    tx: &Transaction<'_>,
+    numbers: &mut TopicNumbers,
+    head: Seq,
+) -> Result<Arc<Segment>, StoreError> {
+    tail.at(tx, numbers, head)?.ok_or_else(|| corrupt("an older run than this process has seen"))
+}
+
+fn prepare(
+    tx: &Transaction<'_>,
+    numbers: &mut TopicNumbers,
+    segment: &Segment,
+    base: Seq,
+    batch: &[Command],
+) -> Result<Decision, StoreError> {
+    let mut known = facts::load(tx, numbers, segment, &needs(batch))?;
+    let more = follow_up(&known);
+    if !more.is_empty() {
+        known.extend(facts::load(tx, numbers, segment, &more)?);
+    }
+    Ok(decide(View::new(known), base, batch))
+}
+
+/// Whether a batch changes index rows, other than by hiding, of events that have none yet.
+fn touches_tail(segment: &Segment, writes: &WriteSet) -> bool {
+    let relinked = writes.records.iter().any(|change| {
+        let before = change.before.as_ref().filter(|record| segment.contains(record));
+        before.is_some_and(|before| {
+            change.after.as_ref().is_none_or(|after| after.links != before.links)
+        })
+    });
+    let counted = writes
+        .dedupe
+        .iter()
+        .any(|change| change.before.and_then(|row| row.seq).is_some_and(|seq| seq > segment.base));
+    relinked || counted
+}
+
+fn settle(desk: &mut Desk) -> Result<(), StoreError> {
+    let Desk { conn, numbers, tail } = desk;
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
+    let head = bounds(&tx)?.head;
+    let segment = current(tail, &tx, numbers, head)?;
+    run::write(&tx, &segment, head)?;
+    tx.commit().or_store()?;
+    tail.start_after(head);
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Opening the file, and the settings every connection has.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kukuri_store::StoreError;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::Sync;
+use crate::error::OrStore;
+
+/// How long a writer waits for another process to finish its batch.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+/// Pages of the write-ahead log before they are moved into the file: 32 MiB.
+const CHECKPOINT_PAGES: i64 = 8192;
+/// The log is cut to this size after a checkpoint.
+const JOURNAL_BYTES_MAX: i64 = 64 * 1024 * 1024;
+const WRITER_CACHE_KIB: i64 = 128 * 1024;
+const READER_CACHE_KIB: i64 = 16 * 1024;
+/// How much of the file readers map: the system's page cache then serves them without copies.
+const READER_MAP_BYTES: i64 = 2 * 1024 * 1024 * 1024;
+/// Every statement of the store is kept prepared.
+const STATEMENTS_MAX: usize = 64;
+
+pub(crate) fn open_writer(path: &Path, sync: Sync) -> Result<Connection, StoreError> {
+    let conn = Connection::open(path).or_store()?;
+    conn.busy_timeout(BUSY_WAIT).or_store()?;
+    // Before the first table exists: it cannot be changed later without rewriting the file.
+    pragma(&conn, "auto_vacuum", "INCREMENTAL")?;
+    pragma(&conn, "journal_mode", "WAL")?;
+    let level = match sync {
+        Sync::Full => "FULL",
+        Sync::OffForTests => "OFF",
+    };
+    pragma(&conn, "synchronous", level)?;
+    pragma(&conn, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    pragma(&conn, "journal_size_limit", JOURNAL_BYTES_MAX)?;
+    pragma(&conn, "cache_size", -WRITER_CACHE_KIB)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(conn)
+}
+
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).or_store()?;
+    conn.busy_timeout(BUSY_WAIT).or_store()?;
+    pragma(&conn, "query_only", "ON")?;
+    pragma(&conn, "cache_size", -READER_CACHE_KIB)?;
+    pragma(&conn, "mmap_size", READER_MAP_BYTES)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(conn)
+}
+
+fn pragma(conn: &Connection, name: &str, value: impl rusqlite::ToSql) -> Result<(), StoreError> {
+    conn.pragma_update(None, name, value).or_store()
+}

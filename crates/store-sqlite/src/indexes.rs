@@ -1,0 +1,224 @@
+//! The rows by which events are found: derived from what an event was before a batch and is after.
+
+use kukuri_core::{Change, Record};
+use kukuri_event::EventId;
+use kukuri_store::StoreError;
+use rusqlite::{Connection, params};
+
+use crate::desk::TopicNumbers;
+use crate::error::OrStore;
+use crate::tail::Segment;
+use crate::write::one;
+
+pub(crate) const INSERT_TOPIC: &str =
+    "INSERT INTO event_topics (topic_no, created_at, event_id, seq, kind, author, expires_at)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(crate) const INSERT_LINK: &str =
+    "INSERT INTO topic_links (topic_no, link_seq, seq) VALUES (?1, ?2, ?3)";
+pub(crate) const INSERT_TAG: &str =
+    "INSERT INTO event_tags (tag, value, created_at, seq) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const INSERT_AUTHOR: &str =
+    "INSERT INTO event_authors (author, created_at, seq, kind) VALUES (?1, ?2, ?3, ?4)";
+
+/// Index rows to put in and to take out. Each list is sorted before it is written.
+#[derive(Default)]
+pub(crate) struct IndexChanges {
+    put: IndexRows,
+    take: IndexRows,
+}
+
+#[derive(Default)]
+struct IndexRows {
+    topics: Vec<TopicRow>,
+    links: Vec<(i64, i64, i64)>,
+    tags: Vec<(u8, Vec<u8>, std::cmp::Reverse<i64>, i64)>,
+    authors: Vec<(i64, std::cmp::Reverse<i64>, i64, u16)>,
+    expirations: Vec<(i64, i64)>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct TopicRow {
+    topic_no: i64,
+    created_at: std::cmp::Reverse<i64>,
+    event_id: EventId,
+    seq: i64,
+    kind: u16,
+    author: i64,
+    expires_at: Option<i64>,
+}
+
+impl IndexChanges {
+    /// Adds what a change does to the indexes. An event in the tail has no rows there yet, but its
+    /// end is always written at once: the sweep reads the table alone.
+    pub(crate) fn add(
+        &mut self,
+        conn: &Connection,
+        numbers: &mut TopicNumbers,
+        segment: &Segment,
+        change: &Change<EventId, Record>,
+    ) -> Result<(), StoreError> {
+        let (before, after) = (change.before.as_ref(), change.after.as_ref());
+        for (rows, record, other) in
+            [(&mut self.take, before, after), (&mut self.put, after, before)]
+        {
+            let Some(record) = record else { continue };
+            let other = other.filter(|other| other.seq == record.seq);
+            rows.add_expiration(record, other);
+            if !segment.contains(record) {
+                rows.add(conn, numbers, record, other)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write(mut self, conn: &Connection) -> Result<(), StoreError> {
+        self.take.sort();
+        self.put.sort();
+        self.take.delete(conn)?;
+        self.put.insert(conn)
+    }
+}
+
+impl IndexRows {
+    /// Adds the rows that `record` has and `other`, the same event before or after, has not.
+    fn add(
+        &mut self,
+        conn: &Connection,
+        numbers: &mut TopicNumbers,
+        record: &Record,
+        other: Option<&Record>,
+    ) -> Result<(), StoreError> {
+        let seen = other.is_some_and(Record::is_effective);
+        let event = record.event();
+        let expires_at = record.expires_at().map(|end| end.0);
+        let created_at = std::cmp::Reverse(event.created_at().0);
+        for link in &record.links {
+            let stays = other.is_some_and(|other| other.links.contains(link));
+            let topic_no = numbers.assign(conn, &link.topic)?;
+            if !stays {
+                self.links.push((topic_no, link.seq.0, record.seq.0));
+            }
+            if record.is_effective() && !(stays && seen) {
+                self.topics.push(TopicRow {
+                    topic_no,
+                    created_at,
+                    event_id: event.id(),
+                    seq: record.seq.0,
+                    kind: event.kind().0,
+                    author: event.pubkey().prefix(),
+                    expires_at,
+                });
+            }
+        }
+        if record.is_effective() && !seen {
+            let tags = record.indexed_tags().into_iter();
+            self.tags.extend(
+                tags.map(|(letter, value)| {
+                    (letter.as_byte(), pack(value), created_at, record.seq.0)
+                }),
+            );
+            self.authors.push((event.pubkey().prefix(), created_at, record.seq.0, event.kind().0));
+        }
+        Ok(())
+    }
+
+    fn add_expiration(&mut self, record: &Record, other: Option<&Record>) {
+        if record.is_effective() && !other.is_some_and(Record::is_effective) {
+            self.expirations.extend(record.expires_at().map(|end| (end.0, record.seq.0)));
+        }
+    }
+
+    fn sort(&mut self) {
+        self.topics.sort_unstable();
+        self.links.sort_unstable();
+        self.tags.sort_unstable();
+        self.authors.sort_unstable();
+        self.expirations.sort_unstable();
+    }
+
+    fn insert(&self, conn: &Connection) -> Result<(), StoreError> {
+        let mut topics = conn.prepare_cached(INSERT_TOPIC).or_store()?;
+        for row in &self.topics {
+            let id = &row.event_id.as_bytes()[..];
+            one(
+                &mut topics,
+                params![
+                    row.topic_no,
+                    row.created_at.0,
+                    id,
+                    row.seq,
+                    row.kind,
+                    row.author,
+                    row.expires_at
+                ],
+            )?;
+        }
+        let mut links = conn.prepare_cached(INSERT_LINK).or_store()?;
+        for (topic_no, link_seq, seq) in &self.links {
+            one(&mut links, params![topic_no, link_seq, seq])?;
+        }
+        let mut tags = conn.prepare_cached(INSERT_TAG).or_store()?;
+        for (tag, value, created_at, seq) in &self.tags {
+            one(&mut tags, params![tag, value, created_at.0, seq])?;
+        }
+        let mut authors = conn.prepare_cached(INSERT_AUTHOR).or_store()?;
+        for (author, created_at, seq, kind) in &self.authors {
+            one(&mut authors, params![author, created_at.0, seq, kind])?;
+        }
+        let mut expirations = conn
+            .prepare_cached("INSERT INTO expirations (expires_at, seq) VALUES (?1, ?2)")
+            .or_store()?;
+        for (expires_at, seq) in &self.expirations {
+            one(&mut expirations, params![expires_at, seq])?;
+        }
+        Ok(())
+    }
+
+    fn delete(&self, conn: &Connection) -> Result<(), StoreError> {
+        let mut topics = conn.prepare_cached(
+            "DELETE FROM event_topics WHERE topic_no = ?1 AND created_at = ?2 AND event_id = ?3",
+        ).or_store()?;
+        for row in &self.topics {
+            one(
+                &mut topics,
+                params![row.topic_no, row.created_at.0, &row.event_id.as_bytes()[..]],
+            )?;
+        }
+        let mut links = conn
+            .prepare_cached("DELETE FROM topic_links WHERE topic_no = ?1 AND link_seq = ?2")
+            .or_store()?;
+        for (topic_no, link_seq, _) in &self.links {
+            one(&mut links, params![topic_no, link_seq])?;
+        }
+        let mut tags = conn.prepare_cached(
+            "DELETE FROM event_tags WHERE tag = ?1 AND value = ?2 AND created_at = ?3 AND seq = ?4",
+        ).or_store()?;
+        for (tag, value, created_at, seq) in &self.tags {
+            one(&mut tags, params![tag, value, created_at.0, seq])?;
+        }
+        let mut authors = conn
+            .prepare_cached(
+                "DELETE FROM event_authors WHERE author = ?1 AND created_at = ?2 AND seq = ?3",
+            )
+            .or_store()?;
+        for (author, created_at, seq, _) in &self.authors {
+            one(&mut authors, params![author, created_at.0, seq])?;
+        }
+        let mut expirations = conn
+            .prepare_cached("DELETE FROM expirations WHERE expires_at = ?1 AND seq = ?2")
+            .or_store()?;
+        for (expires_at, seq) in &self.expirations {
+            one(&mut expirations, params![expires_at, seq])?;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a tag value in the index. Most values are ids and keys in hex: half the bytes say
+/// the same. The first byte tells the two forms apart.
+pub(crate) fn pack(value: &str) -> Vec<u8> {
+    match EventId::parse(value) {
+        Ok(id) => [&[1], &id.as_bytes()[..]].concat(),
+        Err(_) => [&[0], value.as_bytes()].concat(),
+    }
+}

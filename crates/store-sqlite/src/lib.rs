@@ -1,0 +1,218 @@
+//! The embedded back end: events and feed in one SQLite file. The only crate that names rusqlite.
+//! Knows no rules: it loads what `core` asks for, writes what `core` decided, and answers queries as
+//! the matcher would. Several processes may open one data directory; each batch is one immediate
+//! transaction that decides on the head it finds.
+
+mod apply;
+mod connection;
+mod desk;
+mod error;
+mod facts;
+mod feed;
+mod indexes;
+mod page;
+mod query;
+mod rows;
+mod run;
+mod schema;
+mod tail;
+mod watch;
+mod worker;
+mod write;
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use kukuri_core::{
+    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
+};
+use kukuri_event::{EventId, UnixSeconds};
+use kukuri_store::{Entry, FeedError, Hits, Place, Query, QueryError, Store, StoreError};
+use tokio::sync::watch as channel;
+
+use apply::Writer;
+use desk::{Desk, Snapshot};
+use tail::Tail;
+use watch::Watcher;
+use worker::Workers;
+
+/// The file in the data directory that holds events and feed.
+pub const FILE: &str = "events.db";
+
+/// Whether a commit waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    Full,
+    /// Loses acknowledged events in a power cut. It is the negative control of the power-cut test,
+    /// and makes tests of logic quick.
+    OffForTests,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub sync: Sync,
+    /// Threads that answer reads.
+    pub readers: usize,
+    /// New events whose index rows are written together, in one sorted run.
+    pub run_events: usize,
+    /// Names this life of the feed if the file is new.
+    pub epoch: i64,
+}
+
+impl Options {
+    /// What a node runs with.
+    pub fn standard(epoch: i64) -> Self {
+        Self { sync: Sync::Full, readers: 4, run_events: 16 * 1024, epoch }
+    }
+}
+
+/// Events and feed in `events.db`.
+pub struct SqliteStore {
+    watcher: Option<Watcher>,
+    writer: Arc<Workers>,
+    write_state: Arc<Writer>,
+    readers: Workers,
+    heads: channel::Sender<Seq>,
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        // The watcher may hold the writer for a moment; once it has ended, the writer is ours alone
+        // and finishes its queue, this last job included.
+        self.watcher = None;
+        settle(Arc::downgrade(&self.writer), &self.write_state)();
+    }
+}
+
+/// Asks the writing thread to write a run when it comes to it.
+fn settle(writer: Weak<Workers>, state: &Arc<Writer>) -> impl Fn() + Send + 'static {
+    let state = Arc::clone(state);
+    move || {
+        if let Some(writer) = writer.upgrade() {
+            let state = Arc::clone(&state);
+            writer.leave(move |desk| state.settle(desk));
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Opens the file in `directory`, and makes it if it is not there. Blocks while it recovers.
+    pub fn open(directory: &Path, options: Options) -> Result<Self, StoreError> {
+        let path = directory.join(FILE);
+        std::fs::create_dir_all(directory).map_err(|error| {
+            StoreError::Io(format!(
+                "cannot make the data directory {}: {error}",
+                directory.display()
+            ))
+        })?;
+        let named = |error: StoreError| name_file(&path, error);
+        let mut conn = connection::open_writer(&path, options.sync).map_err(named)?;
+        schema::migrate(&mut conn, options.epoch).map_err(named)?;
+        let heads = channel::Sender::new(desk::bounds(&conn).map_err(named)?.head);
+        let tail = Arc::new(Tail::new());
+        let reader = || connection::open_reader(&path).map_err(named);
+        let desk = |conn| Desk::new(conn, Arc::clone(&tail));
+        let readers = (0..options.readers.max(1)).map(|_| reader().map(desk));
+        let readers = Workers::start("sqlite-read", readers.collect::<Result<_, _>>()?);
+        let writer = Arc::new(Workers::start("sqlite-write", vec![desk(conn)]));
+        let write_state = Arc::new(Writer::new(path.clone(), options));
+        let settle = settle(Arc::downgrade(&writer), &write_state);
+        let watcher = Watcher::start(reader()?, heads.clone(), settle);
+        Ok(Self { watcher: Some(watcher), writer, write_state, readers, heads })
+    }
+
+    async fn read<T, E>(
+        &self,
+        job: impl FnOnce(&mut Desk) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.readers.run(job).await?
+    }
+}
+
+fn name_file(path: &Path, error: StoreError) -> StoreError {
+    let named = |text: String| format!("{}: {text}", path.display());
+    match error {
+        StoreError::Full(text) => StoreError::Full(named(text)),
+        StoreError::Unavailable(text) => StoreError::Unavailable(named(text)),
+        StoreError::Corrupt(text) => StoreError::Corrupt(named(text)),
+        StoreError::Io(text) => StoreError::Io(named(text)),
+        conflict @ StoreError::Conflict { .. } => conflict,
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        let (state, heads) = (Arc::clone(&self.write_state), self.heads.clone());
+        self.writer
+            .run(move |desk| {
+                let decision = state.apply(desk, &batch)?;
+                watch::raise(&heads, decision.head());
+                Ok(decision)
+            })
+            .await?
+    }
+
+    async fn reopen(&self) -> Result<(), StoreError> {
+        let state = Arc::clone(&self.write_state);
+        self.writer.run(move |desk| state.reopen(desk)).await?
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        self.read(move |desk| {
+            let Snapshot { conn, numbers, segment, .. } = desk.snapshot()?;
+            facts::load(&conn, numbers, &segment, &needs)
+        })
+        .await
+    }
+
+    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
+        self.read(move |desk| query::run(desk, &query)).await
+    }
+
+    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
+        self.read(move |desk| page::bodies(desk, &events)).await
+    }
+
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        self.read(move |desk| feed::read(desk, after, rows_max)).await
+    }
+
+    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
+        self.read(|desk| desk::bounds(&desk.conn)).await
+    }
+
+    fn heads(&self) -> channel::Receiver<Seq> {
+        self.heads.subscribe()
+    }
+
+    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
+        let entries = self.page(Place::Topics(None), usize::MAX).await?;
+        let topic = |entry| match entry {
+            Entry::Topic(topic, usage) => Some((topic, usage)),
+            _ => None,
+        };
+        Ok(entries.into_iter().filter_map(topic).collect())
+    }
+
+    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        self.read(move |desk| page::linked(desk, &topic, events_max)).await
+    }
+
+    async fn expired(
+        &self,
+        now: UnixSeconds,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.read(move |desk| page::expired(desk, now, events_max)).await
+    }
+
+    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
+        self.read(move |desk| page::page(desk, &after, entries_max)).await
+    }
+}

@@ -1,0 +1,195 @@
+//! Walking the raw state, table by table in key order.
+
+use kukuri_core::{Dedupe, Record, Seq, TombstoneKey, TopicId, VersionKey};
+use kukuri_event::{EventId, Kind, UnixSeconds};
+use kukuri_store::{Entry, Place, StoreError};
+use rusqlite::{Connection, Params, Row, params};
+
+use crate::desk::{Desk, Snapshot, TopicNumbers};
+use crate::error::{OrStore, corrupt};
+use crate::tail::Segment;
+use crate::{facts, feed, rows};
+
+pub(crate) fn page(
+    desk: &mut Desk,
+    after: &Place,
+    entries_max: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let Snapshot { conn: tx, numbers, segment, .. } = desk.snapshot()?;
+    let max = i64::try_from(entries_max).unwrap_or(i64::MAX);
+    match after {
+        Place::Records(after) => {
+            let records = records(&tx, numbers, after.unwrap_or(Seq(i64::MIN)), max)?;
+            Ok(records.into_iter().map(Entry::Record).collect())
+        }
+        Place::Dedupe(after) => {
+            let mut entries = dedupe(&tx, after.as_ref(), max)?;
+            entries.extend(tail_dedupe(&segment, after.as_ref()));
+            entries.sort_unstable_by_key(|(id, _)| *id);
+            entries.truncate(entries_max);
+            Ok(entries.into_iter().map(|(id, row)| Entry::Dedupe(id, row)).collect())
+        }
+        Place::Versions(after) => versions(&tx, after.as_ref(), max),
+        Place::Tombstones(after) => tombstones(&tx, after.as_ref(), max),
+        Place::Topics(after) => {
+            topics(&tx, numbers, after.as_ref().map_or("", |t| t.as_str()), max)
+        }
+        Place::Feed(after) => {
+            let rows = feed::select(&tx, numbers, after.unwrap_or(Seq(i64::MIN)), entries_max)?;
+            Ok(rows.into_iter().map(Entry::Row).collect())
+        }
+    }
+}
+
+/// Runs a statement and reads each row of its answer.
+pub(crate) fn collect<T>(
+    conn: &Connection,
+    sql: &str,
+    values: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut select = conn.prepare_cached(sql).or_store()?;
+    let mut found = select.query(values).or_store()?;
+    let mut out = Vec::new();
+    while let Some(row) = found.next().or_store()? {
+        out.push(read(row)?);
+    }
+    Ok(out)
+}
+
+fn records(
+    conn: &Connection,
+    numbers: &mut TopicNumbers,
+    after: Seq,
+    max: i64,
+) -> Result<Vec<Record>, StoreError> {
+    let sql =
+        format!("SELECT {} FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2", rows::RECORD_COLUMNS);
+    collect(conn, &sql, params![after.0, max], |row| rows::record(conn, numbers, row))
+}
+
+fn dedupe(
+    conn: &Connection,
+    after: Option<&EventId>,
+    max: i64,
+) -> Result<Vec<(EventId, Dedupe)>, StoreError> {
+    let sql = format!(
+        "SELECT event_id, {} FROM event_dedupe WHERE event_id > ?1 ORDER BY event_id LIMIT ?2",
+        rows::DEDUPE_COLUMNS
+    );
+    let after = after.map_or(&[][..], |id| &id.as_bytes()[..]);
+    collect(conn, &sql, params![after, max], |row| {
+        Ok((rows::event_id(row, 0)?, rows::dedupe(row, 1).or_store()?))
+    })
+}
+
+fn tail_dedupe(segment: &Segment, after: Option<&EventId>) -> Vec<(EventId, Dedupe)> {
+    let events = segment.events();
+    let rows = events.by_seq.values().map(|event| (event.id, event.dedupe));
+    rows.filter(|(id, _)| after.is_none_or(|after| id > after)).collect()
+}
+
+fn versions(
+    conn: &Connection,
+    after: Option<&VersionKey>,
+    max: i64,
+) -> Result<Vec<Entry>, StoreError> {
+    let sql = format!(
+        "SELECT kind, pubkey, d, {} FROM current_versions WHERE (kind, pubkey, d) > (?1, ?2, ?3)
+         ORDER BY kind, pubkey, d LIMIT ?4",
+        rows::VERSION_COLUMNS
+    );
+    let kind = after.map_or(-1, |key| i64::from(key.kind.0));
+    let pubkey = after.map_or(&[][..], |key| &key.pubkey.as_bytes()[..]);
+    let d = after.map_or(&[][..], |key| key.d.as_bytes());
+    collect(conn, &sql, params![kind, pubkey, d, max], |row| {
+        let d: Vec<u8> = row.get(2).or_store()?;
+        let key = VersionKey {
+            kind: Kind(row.get(0).or_store()?),
+            pubkey: rows::pubkey(row, 1)?,
+            d: String::from_utf8(d).map_err(corrupt)?,
+        };
+        Ok(Entry::Version(key, rows::version(row, 3)?))
+    })
+}
+
+fn tombstones(
+    conn: &Connection,
+    after: Option<&TombstoneKey>,
+    max: i64,
+) -> Result<Vec<Entry>, StoreError> {
+    let sql = format!(
+        "SELECT target_event_id, pubkey, {} FROM deletion_tombstones WHERE (target_event_id, pubkey) > (?1, ?2)
+         ORDER BY target_event_id, pubkey LIMIT ?3",
+        rows::TOMBSTONE_COLUMNS
+    );
+    let target = after.map_or(&[][..], |key| &key.target.as_bytes()[..]);
+    let pubkey = after.map_or(&[][..], |key| &key.pubkey.as_bytes()[..]);
+    collect(conn, &sql, params![target, pubkey, max], |row| {
+        let key = TombstoneKey { target: rows::event_id(row, 0)?, pubkey: rows::pubkey(row, 1)? };
+        Ok(Entry::Tombstone(key, rows::tombstone(row, 2)?))
+    })
+}
+
+pub(crate) fn topics(
+    conn: &Connection,
+    numbers: &mut TopicNumbers,
+    after: &str,
+    max: i64,
+) -> Result<Vec<Entry>, StoreError> {
+    let sql = format!(
+        "SELECT {} FROM node_subscriptions WHERE topic_id > ?1 ORDER BY topic_id LIMIT ?2",
+        rows::TOPIC_COLUMNS
+    );
+    let topics = collect(conn, &sql, params![after, max], rows::node_topic)?;
+    let with_usage = topics.into_iter().map(|topic| {
+        let no = numbers.find(conn, &topic.topic_id)?;
+        let usage = no.map(|no| facts::load_usage(conn, no)).transpose()?.flatten();
+        Ok(Entry::Topic(topic, usage.unwrap_or_default()))
+    });
+    with_usage.collect()
+}
+
+/// Events linked to a topic, hidden ones included, oldest link first.
+pub(crate) fn linked(
+    desk: &mut Desk,
+    topic: &TopicId,
+    events_max: usize,
+) -> Result<Vec<EventId>, StoreError> {
+    let Snapshot { conn, numbers, segment, .. } = desk.snapshot()?;
+    let Some(topic_no) = numbers.find(&conn, topic)? else { return Ok(Vec::new()) };
+    let sql = "SELECT link_seq, event_id FROM topic_links JOIN events USING (seq)
+               WHERE topic_no = ?1 ORDER BY link_seq LIMIT ?2";
+    let max = i64::try_from(events_max).unwrap_or(i64::MAX);
+    let mut links = collect(&conn, sql, params![topic_no, max], |row| {
+        Ok((row.get::<_, i64>(0).or_store()?, rows::event_id(row, 1)?))
+    })?;
+    let events = segment.events();
+    for event in events.by_seq.values() {
+        let ours = event.links.iter().filter(|(no, _)| *no == topic_no);
+        links.extend(ours.map(|(_, link_seq)| (*link_seq, event.id)));
+    }
+    links.sort_unstable();
+    Ok(links.into_iter().take(events_max).map(|(_, id)| id).collect())
+}
+
+/// Effective events whose time has come, longest overdue first.
+pub(crate) fn expired(
+    desk: &mut Desk,
+    now: UnixSeconds,
+    max: usize,
+) -> Result<Vec<EventId>, StoreError> {
+    let sql = "SELECT event_id FROM expirations JOIN events USING (seq)
+               WHERE expirations.expires_at <= ?1 ORDER BY expirations.expires_at, seq LIMIT ?2";
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    collect(&desk.conn, sql, params![now.0, max], |row| rows::event_id(row, 0))
+}
+
+pub(crate) fn bodies(desk: &mut Desk, events: &[Seq]) -> Result<Vec<Option<String>>, StoreError> {
+    use rusqlite::OptionalExtension;
+    let tx = desk.conn.transaction().or_store()?;
+    let sql = "SELECT event_json FROM events WHERE seq = ?1 AND state = 1";
+    let mut select = tx.prepare_cached(sql).or_store()?;
+    let body = |seq: &Seq| select.query_row([seq.0], |row| row.get(0)).optional().or_store();
+    events.iter().map(body).collect()
+}

@@ -1,0 +1,114 @@
+//! Testing what an index gave against the whole filter.
+
+use kukuri_core::Seq;
+use kukuri_event::{Event, EventId, Filter, Kind, TagLetter, UnixSeconds, tags_match};
+use kukuri_store::{Hit, StoreError};
+use rusqlite::Connection;
+
+use crate::desk::TopicNumbers;
+use crate::error::{OrStore, corrupt};
+use crate::rows;
+use crate::tail::Segment;
+
+/// The moment a query looks at.
+pub(super) struct Scene<'a> {
+    pub conn: &'a Connection,
+    pub numbers: &'a mut TopicNumbers,
+    pub segment: &'a Segment,
+    pub now: UnixSeconds,
+}
+
+/// A filter, with what is left of it once an index was chosen.
+pub(super) struct Check<'a> {
+    pub conn: &'a Connection,
+    pub segment: &'a Segment,
+    pub filter: &'a Filter,
+    pub now: UnixSeconds,
+    /// The topics asked for, as numbers; `None` asks for any.
+    pub topics: Option<&'a [i64]>,
+    /// The tag condition that the index itself answers for.
+    pub proven: Option<TagLetter>,
+}
+
+/// What an index row says of its event.
+pub(super) struct Candidate {
+    pub created_at: i64,
+    pub seq: i64,
+    pub kind: Option<u16>,
+    pub author: Option<i64>,
+    /// Only the topic index has it, and it answers for the topic too.
+    pub topic: Option<TopicCover>,
+}
+
+pub(super) struct TopicCover {
+    pub event_id: EventId,
+    pub expires_at: Option<i64>,
+}
+
+impl Check<'_> {
+    /// The hit, if the event matches. Reads the event itself only where the index row cannot tell.
+    pub fn candidate(&self, row: &Candidate) -> Result<Option<Hit>, StoreError> {
+        let (kinds, authors) = (self.filter.kinds.as_ref(), self.filter.authors.as_ref());
+        let kind_differs = |kind: u16| kinds.is_some_and(|kinds| !kinds.contains(&Kind(kind)));
+        let author_differs =
+            |author: i64| authors.is_some_and(|a| a.iter().all(|key| key.prefix() != author));
+        if row.kind.is_some_and(kind_differs) || row.author.is_some_and(author_differs) {
+            return Ok(None);
+        }
+        match &row.topic {
+            Some(cover) if authors.is_none() && self.open_tags().next().is_none() => {
+                let alive = cover.expires_at.is_none_or(|end| end > self.now.0);
+                let created_at = UnixSeconds(row.created_at);
+                Ok(alive.then_some(Hit { event: Seq(row.seq), created_at, id: cover.event_id }))
+            }
+            _ => self.event(row.seq),
+        }
+    }
+
+    /// The hit, if the stored event with this number matches.
+    pub fn event(&self, seq: i64) -> Result<Option<Hit>, StoreError> {
+        let sql = "SELECT event_id, pubkey, kind, created_at, expires_at, links FROM events
+                   WHERE seq = ?1 AND state = 1";
+        let mut select = self.conn.prepare_cached(sql).or_store()?;
+        let mut found = select.query([seq]).or_store()?;
+        let Some(row) = found.next().or_store()? else { return Ok(None) };
+        let expires_at: Option<i64> = row.get(4).or_store()?;
+        let id = rows::event_id(row, 0)?;
+        let created_at = UnixSeconds(row.get(3).or_store()?);
+        let (pubkey, kind) = (rows::pubkey(row, 1)?, Kind(row.get(2).or_store()?));
+        let links = row.get_ref(5).or_store()?.as_str().map_err(corrupt)?;
+        let matched = expires_at.is_none_or(|end| end > self.now.0)
+            && self.filter.admits(id, pubkey, kind, created_at)
+            && self.linked(links)?
+            && self.tagged(seq)?;
+        Ok(matched.then_some(Hit { event: Seq(seq), created_at, id }))
+    }
+
+    fn linked(&self, links: &str) -> Result<bool, StoreError> {
+        let Some(topics) = self.topics else { return Ok(true) };
+        for link in TopicNumbers::split_links(links) {
+            if topics.contains(&link?.0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Tag conditions that neither the index nor the links answer for: only the event can.
+    fn open_tags(&self) -> impl Iterator<Item = TagLetter> {
+        self.filter.other_tags().map(|(letter, _)| letter).filter(|l| Some(*l) != self.proven)
+    }
+
+    fn tagged(&self, seq: i64) -> Result<bool, StoreError> {
+        if self.open_tags().next().is_none() {
+            return Ok(true);
+        }
+        let mut select =
+            self.conn.prepare_cached("SELECT event_json FROM events WHERE seq = ?1").or_store()?;
+        let mut found = select.query([seq]).or_store()?;
+        let Some(row) = found.next().or_store()? else { return Ok(false) };
+        let json = row.get_ref(0).or_store()?.as_str().map_err(corrupt)?;
+        let event = Event::parse(json).map_err(|e| corrupt(format!("a broken event ({e})")))?;
+        Ok(tags_match(self.filter, &event))
+    }
+}

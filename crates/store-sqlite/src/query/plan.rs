@@ -1,0 +1,99 @@
+//! Which index to read for a filter.
+
+use kukuri_core::{TAG_VALUE_INDEXED_BYTES_MAX, TopicId};
+use kukuri_event::{EventId, Filter, TagLetter};
+use kukuri_store::StoreError;
+
+use super::check::Scene;
+use crate::error::OrStore;
+use crate::facts;
+use crate::indexes::pack;
+use crate::page::collect;
+
+/// With more authors than this, reading their topics is the better start.
+const AUTHORS_MAX: usize = 64;
+/// Topics that together hold no more events than this are read whole before authors are tried.
+const SMALL_TOPIC_EVENTS: u64 = 1000;
+
+pub(super) enum Plan {
+    Ids(Vec<EventId>),
+    /// Streams that each give events newest first. All events of tag streams have the tag.
+    Ordered {
+        streams: Vec<Stream>,
+        proven: Option<TagLetter>,
+    },
+}
+
+impl Plan {
+    /// The tag condition that every event of the plan meets.
+    pub fn proven(&self) -> Option<TagLetter> {
+        match self {
+            Self::Ids(_) => None,
+            Self::Ordered { proven, .. } => *proven,
+        }
+    }
+}
+
+/// One range of one index, newest first.
+pub(super) enum Stream {
+    Topic(i64),
+    Tag(u8, Vec<u8>),
+    Author(i64),
+}
+
+/// The topics a filter asks for, or all of them.
+pub(super) struct Topics {
+    pub numbers: Vec<i64>,
+    events: u64,
+}
+
+pub(super) fn topics(scene: &mut Scene<'_>, filter: &Filter) -> Result<Topics, StoreError> {
+    let Some(wanted) = filter.topics() else {
+        let all = collect(scene.conn, "SELECT topic_no, events FROM topic_usage", [], |row| {
+            Ok((row.get::<_, i64>(0).or_store()?, row.get::<_, i64>(1).or_store()?))
+        })?;
+        let events = all.iter().map(|(_, events)| events.unsigned_abs()).sum();
+        return Ok(Topics { numbers: all.into_iter().map(|(no, _)| no).collect(), events });
+    };
+    let mut topics = Topics { numbers: Vec::with_capacity(wanted.len()), events: 0 };
+    // A value that is no topic id links to nothing.
+    for topic in wanted.iter().filter_map(|text| TopicId::parse(text).ok()) {
+        if let Some(topic_no) = scene.numbers.find(scene.conn, &topic)? {
+            topics.events += facts::load_usage(scene.conn, topic_no)?.unwrap_or_default().events;
+            topics.numbers.push(topic_no);
+        }
+    }
+    Ok(topics)
+}
+
+/// Plans worth trying, the most selective first; never empty.
+pub(super) fn plans(filter: &Filter, topics: &Topics) -> Vec<Plan> {
+    if let Some(ids) = &filter.ids {
+        return vec![Plan::Ids(ids.iter().copied().collect())];
+    }
+    let ordered = |streams| Plan::Ordered { streams, proven: None };
+    let by_topic = ordered(topics.numbers.iter().copied().map(Stream::Topic).collect());
+    let by_author = filter.authors.as_ref().map(|authors| {
+        ordered(authors.iter().map(|author| Stream::Author(author.prefix())).collect())
+    });
+    let few = filter.authors.as_ref().is_some_and(|authors| authors.len() <= AUTHORS_MAX);
+    let mut plans: Vec<Plan> = by_tag(filter).into_iter().collect();
+    if few && topics.events > SMALL_TOPIC_EVENTS {
+        plans.extend(by_author);
+        plans.push(by_topic);
+    } else {
+        plans.push(by_topic);
+        plans.extend(by_author);
+    }
+    plans
+}
+
+/// The tag condition with the fewest values, of those that the index holds.
+fn by_tag(filter: &Filter) -> Option<Plan> {
+    let indexed = filter.other_tags().filter(|(_, values)| {
+        values.iter().all(|value| value.len() <= TAG_VALUE_INDEXED_BYTES_MAX)
+    });
+    let (letter, values) = indexed.min_by_key(|(_, values)| values.len())?;
+    let streams = values.iter().map(|value| Stream::Tag(letter.as_byte(), pack(value)));
+    Some(Plan::Ordered { streams: streams.collect(), proven: Some(letter) })
+}

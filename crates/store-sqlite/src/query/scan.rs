@@ -1,0 +1,159 @@
+//! Reading indexes: by id, or several newest-first streams merged into one.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+
+use kukuri_event::{EventId, Filter};
+use kukuri_store::{Hit, StoreError};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Rows, params};
+
+use super::check::{Candidate, Check, TopicCover};
+use super::plan::Stream;
+use super::tail_cursor::TailCursor;
+use super::{Budget, Spent};
+use crate::error::OrStore;
+use crate::rows;
+
+/// `None` when the budget is spent.
+type Scanned = Result<Option<Vec<Hit>>, StoreError>;
+
+pub(super) fn ids(check: &Check<'_>, ids: &[EventId], budget: &mut Budget) -> Scanned {
+    let mut hits = Vec::new();
+    let conn = check.conn;
+    let mut select =
+        conn.prepare_cached("SELECT seq FROM event_dedupe WHERE event_id = ?1").or_store()?;
+    for id in ids {
+        if let Err(Spent) = budget.spend(1) {
+            return Ok(None);
+        }
+        let new = check.segment.events().ids.get(id).copied();
+        let seq: Option<i64> = match new {
+            Some(seq) => Some(seq),
+            None => select
+                .query_row([&id.as_bytes()[..]], |row| row.get(0))
+                .optional()
+                .or_store()?
+                .flatten(),
+        };
+        if let Some(seq) = seq {
+            hits.extend(check.event(seq)?);
+        }
+    }
+    Ok(Some(hits))
+}
+
+/// Merges the streams, newest first, until `limit` events match and every tie with the last of them
+/// was looked at: which of the ties belong to the answer is told by their ids.
+pub(super) fn ordered(
+    check: &Check<'_>,
+    streams: &[Stream],
+    limit: usize,
+    budget: &mut Budget,
+) -> Scanned {
+    let conn = check.conn;
+    let mut statements =
+        streams.iter().map(|stream| prepare(conn, stream)).collect::<Result<Vec<_>, _>>()?;
+    let mut sources = Vec::with_capacity(2 * streams.len());
+    for (statement, stream) in statements.iter_mut().zip(streams) {
+        sources.push(Source::Table(open(statement, stream, check.filter)?, stream));
+        sources.push(Source::Tail(TailCursor::new(check.segment, stream, check.filter)));
+    }
+    let mut heap = BinaryHeap::with_capacity(sources.len());
+    let mut pending: Vec<Option<Candidate>> = Vec::with_capacity(sources.len());
+    for (nth, source) in sources.iter_mut().enumerate() {
+        let first = source.next()?;
+        heap.extend(first.as_ref().map(|row| (row.created_at, Reverse(nth))));
+        pending.push(first);
+    }
+    let (mut hits, mut seen) = (Vec::<Hit>::new(), HashSet::new());
+    while let Some((created_at, Reverse(nth))) = heap.pop() {
+        if hits.len() >= limit && hits.last().is_some_and(|hit| hit.created_at.0 > created_at) {
+            break;
+        }
+        if let Err(Spent) = budget.spend(1) {
+            return Ok(None);
+        }
+        let row = pending[nth].take().expect("a source on the heap has a row");
+        // An event on two topics, or with two of the tags, is in two streams.
+        if streams.len() == 1 || seen.insert(row.seq) {
+            hits.extend(check.candidate(&row)?);
+        }
+        pending[nth] = sources[nth].next()?;
+        heap.extend(pending[nth].as_ref().map(|row| (row.created_at, Reverse(nth))));
+    }
+    Ok(Some(hits))
+}
+
+/// Where a stream's rows come from: the table, and the tail that is not in it yet.
+enum Source<'a> {
+    Table(Rows<'a>, &'a Stream),
+    Tail(TailCursor<'a>),
+}
+
+impl Source<'_> {
+    fn next(&mut self) -> Result<Option<Candidate>, StoreError> {
+        match self {
+            Self::Table(rows, stream) => {
+                rows.next().or_store()?.map(|row| candidate(row, stream)).transpose()
+            }
+            Self::Tail(cursor) => Ok(cursor.next()),
+        }
+    }
+}
+
+fn prepare<'c>(conn: &'c Connection, stream: &Stream) -> Result<CachedStatement<'c>, StoreError> {
+    let sql = match stream {
+        Stream::Topic(_) => {
+            "SELECT created_at, seq, kind, author, event_id, expires_at FROM event_topics
+             WHERE created_at BETWEEN ?1 AND ?2 AND topic_no = ?3 ORDER BY created_at DESC"
+        }
+        Stream::Tag(..) => {
+            "SELECT created_at, seq FROM event_tags
+             WHERE created_at BETWEEN ?1 AND ?2 AND tag = ?3 AND value = ?4 ORDER BY created_at DESC"
+        }
+        Stream::Author(_) => {
+            "SELECT created_at, seq, kind FROM event_authors
+             WHERE created_at BETWEEN ?1 AND ?2 AND author = ?3 ORDER BY created_at DESC"
+        }
+    };
+    conn.prepare_cached(sql).or_store()
+}
+
+fn open<'s>(
+    statement: &'s mut CachedStatement<'_>,
+    stream: &Stream,
+    filter: &Filter,
+) -> Result<Rows<'s>, StoreError> {
+    let since = filter.since.map_or(i64::MIN, |since| since.0);
+    let until = filter.until.map_or(i64::MAX, |until| until.0);
+    match stream {
+        Stream::Topic(number) | Stream::Author(number) => {
+            statement.query(params![since, until, number])
+        }
+        Stream::Tag(tag, value) => statement.query(params![since, until, tag, value]),
+    }
+    .or_store()
+}
+
+fn candidate(row: &Row<'_>, stream: &Stream) -> Result<Candidate, StoreError> {
+    let mut candidate = Candidate {
+        created_at: row.get(0).or_store()?,
+        seq: row.get(1).or_store()?,
+        kind: None,
+        author: None,
+        topic: None,
+    };
+    match stream {
+        Stream::Tag(..) => {}
+        Stream::Author(_) => candidate.kind = Some(row.get(2).or_store()?),
+        Stream::Topic(_) => {
+            candidate.kind = Some(row.get(2).or_store()?);
+            candidate.author = Some(row.get(3).or_store()?);
+            candidate.topic = Some(TopicCover {
+                event_id: rows::event_id(row, 4)?,
+                expires_at: row.get(5).or_store()?,
+            });
+        }
+    }
+    Ok(candidate)
+}

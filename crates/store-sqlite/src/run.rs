@@ -1,0 +1,118 @@
+//! Writing a run: the index rows of the whole tail, each table in its own key order.
+
+use std::collections::HashSet;
+
+use kukuri_core::Seq;
+use kukuri_store::StoreError;
+use rusqlite::{Connection, params};
+
+use crate::error::OrStore;
+use crate::page::collect;
+use crate::tail::{Segment, TailEvents};
+use crate::write::one;
+
+/// Writes the segment's index rows within the caller's transaction, whose head is `head`. After the
+/// commit, the tail starts after `head`.
+pub(crate) fn write(conn: &Connection, segment: &Segment, head: Seq) -> Result<(), StoreError> {
+    let events = segment.events();
+    let hidden: HashSet<i64> = collect(
+        conn,
+        "SELECT seq FROM events WHERE seq > ?1 AND state <> 1",
+        [segment.base.0],
+        |row| row.get(0).or_store(),
+    )?
+    .into_iter()
+    .collect();
+    let visible = |seq: &i64| !hidden.contains(seq);
+    write_dedupe(conn, &events)?;
+    write_topics(conn, &events, visible)?;
+    write_links(conn, &events)?;
+    write_tags(conn, &events, visible)?;
+    write_authors(conn, &events, visible)?;
+    let mut update = conn.prepare_cached("UPDATE indexed SET up_to_seq = ?1").or_store()?;
+    one(&mut update, [head.0])
+}
+
+fn write_dedupe(conn: &Connection, events: &TailEvents) -> Result<(), StoreError> {
+    let mut insert = conn
+        .prepare_cached(
+            "INSERT INTO event_dedupe (event_id, first_seen_at, last_seen_at, seen_count, seq)
+             VALUES (?1, ?2, ?2, 1, ?3)",
+        )
+        .or_store()?;
+    let mut ids: Vec<_> = events.ids.iter().collect();
+    ids.sort_unstable();
+    for (id, seq) in ids {
+        let first_seen_at = events.by_seq[seq].dedupe.first_seen_at.0;
+        one(&mut insert, params![&id.as_bytes()[..], first_seen_at, seq])?;
+    }
+    Ok(())
+}
+
+fn write_topics(
+    conn: &Connection,
+    events: &TailEvents,
+    visible: impl Fn(&i64) -> bool,
+) -> Result<(), StoreError> {
+    let mut insert = conn.prepare_cached(crate::indexes::INSERT_TOPIC).or_store()?;
+    for (topic_no, places) in &events.topics {
+        for (created_at, seq) in places.iter().filter(|(_, seq)| visible(seq)) {
+            let event = &events.by_seq[seq];
+            let id = &event.id.as_bytes()[..];
+            one(
+                &mut insert,
+                params![
+                    topic_no,
+                    created_at.0,
+                    id,
+                    seq,
+                    event.kind,
+                    event.author,
+                    event.expires_at
+                ],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn write_links(conn: &Connection, events: &TailEvents) -> Result<(), StoreError> {
+    let mut insert = conn.prepare_cached(crate::indexes::INSERT_LINK).or_store()?;
+    let links = events.by_seq.iter().flat_map(|(seq, event)| {
+        event.links.iter().map(move |(topic_no, link_seq)| (*topic_no, *link_seq, *seq))
+    });
+    let mut links: Vec<(i64, i64, i64)> = links.collect();
+    links.sort_unstable();
+    for (topic_no, link_seq, seq) in links {
+        one(&mut insert, params![topic_no, link_seq, seq])?;
+    }
+    Ok(())
+}
+
+fn write_tags(
+    conn: &Connection,
+    events: &TailEvents,
+    visible: impl Fn(&i64) -> bool,
+) -> Result<(), StoreError> {
+    let mut insert = conn.prepare_cached(crate::indexes::INSERT_TAG).or_store()?;
+    for ((tag, value), places) in &events.tags {
+        for (created_at, seq) in places.iter().filter(|(_, seq)| visible(seq)) {
+            one(&mut insert, params![tag, value, created_at.0, seq])?;
+        }
+    }
+    Ok(())
+}
+
+fn write_authors(
+    conn: &Connection,
+    events: &TailEvents,
+    visible: impl Fn(&i64) -> bool,
+) -> Result<(), StoreError> {
+    let mut insert = conn.prepare_cached(crate::indexes::INSERT_AUTHOR).or_store()?;
+    for (author, places) in &events.authors {
+        for (created_at, seq) in places.iter().filter(|(_, seq)| visible(seq)) {
+            one(&mut insert, params![author, created_at.0, seq, events.by_seq[seq].kind])?;
+        }
+    }
+    Ok(())
+}

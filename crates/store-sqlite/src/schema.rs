@@ -1,0 +1,36 @@
+//! The schema and its history. Migrations are only ever added.
+
+use kukuri_store::StoreError;
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::error::OrStore;
+
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_events_and_feed.sql")];
+
+/// Brings the file to the newest schema, each step in a transaction of its own. A file that a newer
+/// program wrote is refused: we would not know what its columns mean.
+pub(crate) fn migrate(conn: &mut Connection, epoch: i64) -> Result<(), StoreError> {
+    loop {
+        // The version is read under the write lock, so that of two processes one waits and sees.
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
+        let version: u32 =
+            tx.pragma_query_value(None, "user_version", |row| row.get(0)).or_store()?;
+        let known = MIGRATIONS.len() as u32;
+        if version > known {
+            return Err(StoreError::Corrupt(format!(
+                "events.db has schema {version}, this program knows up to {known}; run the newer program"
+            )));
+        }
+        let Some(migration) = MIGRATIONS.get(version as usize) else {
+            return Ok(());
+        };
+        tx.execute_batch(migration).or_store()?;
+        if version == 0 {
+            tx.execute("INSERT INTO feed_meta (epoch, floor_seq) VALUES (?1, 0)", [epoch])
+                .or_store()?;
+            tx.execute("INSERT INTO indexed (up_to_seq) VALUES (0)", []).or_store()?;
+        }
+        tx.pragma_update(None, "user_version", version + 1).or_store()?;
+        tx.commit().or_store()?;
+    }
+}

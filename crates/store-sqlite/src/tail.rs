@@ -1,0 +1,215 @@
+//! The tail: new events whose index rows are not in the tables yet. Every commit would dirty a page
+//! of each index per event; sorted runs of thousands of events dirty a fraction of that. Until its
+//! run, a new event is found through this index in memory, which any process can build from the
+//! `events` rows themselves. It only says where to look: whether an event is visible is always read
+//! from its row.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use kukuri_core::{Dedupe, Record, Seq};
+use kukuri_event::EventId;
+use kukuri_store::StoreError;
+use rusqlite::Connection;
+
+use crate::desk::TopicNumbers;
+use crate::error::OrStore;
+use crate::page::collect;
+use crate::{indexes, rows};
+
+/// A place in an index of the tail: newest first, then by number.
+pub(crate) type Newest = (Reverse<i64>, i64);
+
+/// The tail of this process, shared by its threads.
+pub(crate) struct Tail {
+    current: Mutex<Arc<Segment>>,
+}
+
+/// The events after one run and before the next. Readers keep theirs while a run replaces it.
+pub(crate) struct Segment {
+    /// Events up to here are in the tables.
+    pub base: Seq,
+    events: RwLock<TailEvents>,
+}
+
+#[derive(Default)]
+pub(crate) struct TailEvents {
+    /// Events up to here are in this index.
+    head: Seq,
+    pub by_seq: BTreeMap<i64, TailEvent>,
+    pub ids: HashMap<EventId, i64>,
+    pub topics: BTreeMap<i64, BTreeSet<Newest>>,
+    pub tags: BTreeMap<(u8, Vec<u8>), BTreeSet<Newest>>,
+    pub authors: BTreeMap<i64, BTreeSet<Newest>>,
+}
+
+/// What the index rows of an event are made of.
+pub(crate) struct TailEvent {
+    pub id: EventId,
+    pub kind: u16,
+    pub author: i64,
+    pub expires_at: Option<i64>,
+    pub dedupe: Dedupe,
+    /// Topic number and the row that made the link.
+    pub links: Vec<(i64, i64)>,
+}
+
+impl Tail {
+    pub(crate) fn new() -> Self {
+        Self { current: Mutex::new(Arc::new(Segment::after(Seq::ZERO))) }
+    }
+
+    /// The segment that fits the transaction's view of the tables, filled up to its head. `None` when
+    /// the transaction is older than the last run: it must begin again.
+    pub(crate) fn at(
+        &self,
+        conn: &Connection,
+        numbers: &mut TopicNumbers,
+        head: Seq,
+    ) -> Result<Option<Arc<Segment>>, StoreError> {
+        let base = indexed(conn)?;
+        let segment = {
+            let mut current = self.current.lock().expect("no holder of the lock panics");
+            if current.base < base {
+                *current = Arc::new(Segment::after(base));
+            }
+            Arc::clone(&current)
+        };
+        if segment.base > base {
+            return Ok(None);
+        }
+        segment.catch_up(conn, numbers, head)?;
+        Ok(Some(segment))
+    }
+
+    /// After a run was committed.
+    pub(crate) fn start_after(&self, base: Seq) {
+        let mut current = self.current.lock().expect("no holder of the lock panics");
+        if current.base < base {
+            *current = Arc::new(Segment::after(base));
+        }
+    }
+
+    pub(crate) fn current(&self) -> Arc<Segment> {
+        Arc::clone(&self.current.lock().expect("no holder of the lock panics"))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.current().events().by_seq.is_empty()
+    }
+}
+
+fn indexed(conn: &Connection) -> Result<Seq, StoreError> {
+    let mut select = conn.prepare_cached("SELECT up_to_seq FROM indexed").or_store()?;
+    select.query_row([], |row| row.get(0).map(Seq)).or_store()
+}
+
+impl Segment {
+    pub(crate) fn after(base: Seq) -> Self {
+        let events = TailEvents { head: base, ..TailEvents::default() };
+        Self { base, events: RwLock::new(events) }
+    }
+
+    pub(crate) fn events(&self) -> RwLockReadGuard<'_, TailEvents> {
+        self.events.read().expect("no writer of the tail panics")
+    }
+
+    fn events_mut(&self) -> RwLockWriteGuard<'_, TailEvents> {
+        self.events.write().expect("no writer of the tail panics")
+    }
+
+    pub(crate) fn contains(&self, record: &Record) -> bool {
+        record.seq > self.base
+    }
+
+    /// Adds what other processes, or a batch of ours that is not added yet, have committed.
+    fn catch_up(
+        &self,
+        conn: &Connection,
+        numbers: &mut TopicNumbers,
+        head: Seq,
+    ) -> Result<(), StoreError> {
+        if self.events().head >= head {
+            return Ok(());
+        }
+        let mut events = self.events_mut();
+        let sql = format!(
+            "SELECT {} FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq",
+            rows::RECORD_COLUMNS
+        );
+        let from = events.head.0;
+        let missing = collect(conn, &sql, [from, head.0], |row| rows::record(conn, numbers, row))?;
+        for record in &missing {
+            events.add(conn, numbers, record)?;
+        }
+        events.head = events.head.max(head);
+        Ok(())
+    }
+
+    /// Adds the new events of a batch of ours after its commit.
+    pub(crate) fn extend<'a>(
+        &self,
+        conn: &Connection,
+        numbers: &mut TopicNumbers,
+        records: impl Iterator<Item = &'a Record>,
+        head: Seq,
+    ) -> Result<(), StoreError> {
+        let mut events = self.events_mut();
+        let from = events.head;
+        for record in records.filter(|record| record.seq > from) {
+            events.add(conn, numbers, record)?;
+        }
+        events.head = from.max(head);
+        Ok(())
+    }
+}
+
+impl TailEvents {
+    pub(crate) fn len(&self) -> usize {
+        self.by_seq.len()
+    }
+
+    fn add(
+        &mut self,
+        conn: &Connection,
+        numbers: &mut TopicNumbers,
+        record: &Record,
+    ) -> Result<(), StoreError> {
+        let event = record.event();
+        let place = (Reverse(event.created_at().0), record.seq.0);
+        let mut links = Vec::with_capacity(record.links.len());
+        for link in &record.links {
+            let topic_no = numbers.assign(conn, &link.topic)?;
+            self.topics.entry(topic_no).or_default().insert(place);
+            links.push((topic_no, link.seq.0));
+        }
+        for (letter, value) in record.indexed_tags() {
+            self.tags.entry((letter.as_byte(), indexes::pack(value))).or_default().insert(place);
+        }
+        self.authors.entry(event.pubkey().prefix()).or_default().insert(place);
+        self.ids.insert(event.id(), record.seq.0);
+        let at = record.ingested_at;
+        let entry = TailEvent {
+            id: event.id(),
+            kind: event.kind().0,
+            author: event.pubkey().prefix(),
+            expires_at: record.expires_at().map(|end| end.0),
+            dedupe: Dedupe {
+                first_seen_at: at,
+                last_seen_at: at,
+                seen_count: 1,
+                seq: Some(record.seq),
+            },
+            links,
+        };
+        self.by_seq.insert(record.seq.0, entry);
+        Ok(())
+    }
+
+    /// What dedupe says of an event in the tail: it was seen once, when it was taken in. Anything
+    /// else that happens to it is written after a run.
+    pub(crate) fn dedupe(&self, id: &EventId) -> Option<Dedupe> {
+        self.by_seq.get(self.ids.get(id)?).map(|event| event.dedupe)
+    }
+}

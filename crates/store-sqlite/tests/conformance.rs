@@ -1,0 +1,65 @@
+//! SQLite passes what every back end must pass, whatever the length of its runs.
+
+use std::sync::Arc;
+
+use kukuri_store::Store;
+use kukuri_store::conformance::{Subject, run};
+use kukuri_store_sqlite::{FILE, Options, SqliteStore, Sync};
+use kukuri_testkit::differential::Several;
+use kukuri_testkit::generate::Seed;
+use tempfile::TempDir;
+
+fn quick(run_events: usize) -> Options {
+    Options { sync: Sync::OffForTests, readers: 2, run_events, epoch: 1 }
+}
+
+fn open(directory: &TempDir, run_events: usize) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(directory.path(), quick(run_events)).expect("a fresh store opens"))
+}
+
+/// Events are indexed at once, after a few, or long after: nobody can tell.
+#[tokio::test]
+async fn sqlite_conforms() {
+    for run_events in [1, 3, 16 * 1024] {
+        run(|| async {
+            let directory = TempDir::new().expect("a temporary directory");
+            let store = open(&directory, run_events);
+            let path = directory.path().join(FILE);
+            Subject {
+                store,
+                truncate: Some(Box::new(move |floor| {
+                    // The directory lives as long as the case.
+                    let _keep = &directory;
+                    let conn = rusqlite::Connection::open(&path).expect("the file opens");
+                    conn.execute("DELETE FROM events_outbox WHERE seq <= ?1", [floor.0])
+                        .and_then(|_| {
+                            conn.execute("UPDATE feed_meta SET floor_seq = ?1", [floor.0])
+                        })
+                        .expect("the feed can be cut");
+                    Box::pin(async {})
+                })),
+            }
+        })
+        .await;
+    }
+}
+
+/// Two handles on one directory, as two processes have them: each finds what the other wrote, in the
+/// tables or not, and each may write the run.
+#[tokio::test]
+async fn two_handles_are_one_store() {
+    let seed = Seed::of_run("-p kukuri-store-sqlite two_handles_are_one_store");
+    for run_events in [2, 7, 16 * 1024] {
+        let pair = || async move {
+            let directory = TempDir::new().expect("a temporary directory").keep();
+            let handle = || {
+                let store = SqliteStore::open(&directory, quick(run_events));
+                Arc::new(store.expect("the store opens")) as Arc<dyn Store>
+            };
+            Arc::new(Several::new(vec![handle(), handle()])) as Arc<dyn Store>
+        };
+        if let Err(mismatch) = kukuri_testkit::differential::run(seed, 150, pair).await {
+            panic!("{mismatch}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The file itself: made once, upgraded by steps, refused when it is newer than the program.
+
+use std::sync::Arc;
+
+use kukuri_core::{Act, Command, IngestPolicy, TopicId, UnixMillis};
+use kukuri_store::{Store, StoreError};
+use kukuri_store_sqlite::{FILE, Options, SqliteStore};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+fn schema(directory: &TempDir) -> Vec<(String, Option<String>)> {
+    let conn = Connection::open(directory.path().join(FILE)).expect("the file opens");
+    let mut select =
+        conn.prepare("SELECT name, sql FROM sqlite_master ORDER BY name").expect("sql");
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("rows");
+    rows.collect::<Result<_, _>>().expect("rows")
+}
+
+fn open(directory: &TempDir, epoch: i64) -> Result<SqliteStore, StoreError> {
+    SqliteStore::open(directory.path(), Options::standard(epoch))
+}
+
+#[tokio::test]
+async fn migrations_applied_twice_are_applied_once() {
+    let directory = TempDir::new().unwrap();
+    drop(open(&directory, 7).unwrap());
+    let first = schema(&directory);
+    let again = open(&directory, 8).unwrap();
+    assert_eq!(again.bounds().await.unwrap().epoch.0, 7, "an epoch is for life");
+    drop(again);
+    assert_eq!(schema(&directory), first);
+}
+
+#[test]
+fn a_newer_file_is_refused_by_name_and_number() {
+    let directory = TempDir::new().unwrap();
+    drop(open(&directory, 1).unwrap());
+    let conn = Connection::open(directory.path().join(FILE)).unwrap();
+    conn.pragma_update(None, "user_version", 999).unwrap();
+    let Err(StoreError::Corrupt(message)) = open(&directory, 1) else {
+        panic!("a newer schema was opened");
+    };
+    for part in [FILE, "schema 999", "run the newer program"] {
+        assert!(message.contains(part), "{message:?} does not say {part:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_by_name() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(
+        directory.path().join(FILE),
+        "not a database, and long enough to be read as one".repeat(99),
+    )
+    .unwrap();
+    let Err(StoreError::Corrupt(message)) = open(&directory, 1) else {
+        panic!("something else than a database was opened");
+    };
+    assert!(message.contains(FILE), "{message}");
+}
+
+#[tokio::test]
+async fn the_settings_that_durability_rests_on_are_set() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory, 1).unwrap();
+    let topic = Act::SetTopic {
+        topic_id: TopicId::global(),
+        name: String::new(),
+        enabled: true,
+        pinned: true,
+        wanted: 0,
+        ingest_policy: IngestPolicy::default(),
+    };
+    let batch: Arc<[Command]> = Arc::new([Command { at: UnixMillis(1), act: topic }]);
+    store.apply(batch).await.unwrap();
+    let conn = Connection::open(directory.path().join(FILE)).unwrap();
+    let text = |name| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0)).unwrap();
+    let number = |name| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(text("journal_mode"), "wal");
+    assert_eq!(number("auto_vacuum"), 2, "incremental");
+}
