@@ -1,0 +1,168 @@
+-- The event store. Nothing in here decides anything: every value comes from the program. Ids, keys
+-- and tag values are bytes, since NUL is legal in them. `created_at`, `expires_at`, `requested_at` and `deleted_until` are seconds, all other times
+-- milliseconds.
+
+-- One row: the life of the feed, the last number that is no longer kept, and how often
+-- node_subscriptions has changed, by which who remembers them knows whether that is still true.
+CREATE TABLE feed_meta (
+    epoch          BIGINT NOT NULL,
+    floor_seq      BIGINT NOT NULL,
+    topics_version BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX feed_meta_one_row ON feed_meta ((TRUE));
+
+-- Topic ids are long; rows and indexes carry a number in their place. A number is never taken back
+-- or given to another topic, so whoever has read one may remember it.
+CREATE TABLE topic_numbers (
+    topic    INTEGER NOT NULL PRIMARY KEY,
+    topic_id TEXT COLLATE "C" NOT NULL UNIQUE
+);
+
+CREATE TABLE node_subscriptions (
+    topic_id      TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    name          BYTEA NOT NULL,
+    enabled       BOOLEAN NOT NULL,
+    pinned        BOOLEAN NOT NULL,
+    wanted        BIGINT NOT NULL,
+    ingest_policy TEXT NOT NULL,
+    created_at    BIGINT NOT NULL,
+    updated_at    BIGINT NOT NULL
+);
+
+-- Written in nearly every batch: room on its pages lets new versions stay on the page of the old.
+CREATE TABLE topic_usage (
+    topic  INTEGER NOT NULL PRIMARY KEY,
+    events BIGINT NOT NULL,
+    bytes  BIGINT NOT NULL
+) WITH (fillfactor = 50);
+
+-- Every id that was answered OK true. `seq` and `first_seen_at` lead to the event's row and its
+-- partition.
+CREATE TABLE event_dedupe (
+    first_seen_at BIGINT NOT NULL,
+    last_seen_at  BIGINT NOT NULL,
+    seen_count    BIGINT NOT NULL,
+    seq           BIGINT,
+    event_id      BYTEA NOT NULL PRIMARY KEY
+) WITH (fillfactor = 90);
+
+-- Every stored event. `keep` 0 leaves by the month, 1 row by row. `links` is a list of
+-- (topic number: 4 bytes, link seq: 8 bytes), big endian, sorted by topic id.
+CREATE TABLE events (
+    seq         BIGINT NOT NULL,
+    created_at  BIGINT NOT NULL,
+    ingested_at BIGINT NOT NULL,
+    expires_at  BIGINT,
+    kind        INTEGER NOT NULL,
+    keep        SMALLINT NOT NULL,
+    state       SMALLINT NOT NULL,
+    event_id    BYTEA NOT NULL,
+    pubkey      BYTEA NOT NULL,
+    links       BYTEA NOT NULL,
+    body        BYTEA NOT NULL,
+    PRIMARY KEY (seq, ingested_at, keep)
+) PARTITION BY LIST (keep);
+-- Compressing a large body costs more than verifying its signature.
+ALTER TABLE events ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE TABLE events_standard PARTITION OF events FOR VALUES IN (0) PARTITION BY RANGE (ingested_at);
+CREATE TABLE events_longer PARTITION OF events FOR VALUES IN (1);
+ALTER TABLE events_standard ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE events_longer ALTER COLUMN body SET STORAGE EXTERNAL;
+
+-- One row per effective event and topic: all that a query looks at. `tie` orders events of one
+-- second: it is greater for smaller ids. `tie` and `author` are the first eight bytes of what
+-- stands beside them in full.
+CREATE TABLE event_topics (
+    created_at BIGINT NOT NULL,
+    tie        BIGINT NOT NULL,
+    author     BIGINT NOT NULL,
+    event      BIGINT NOT NULL,
+    link       BIGINT NOT NULL,
+    expires_at BIGINT,
+    topic      INTEGER NOT NULL,
+    kind       INTEGER NOT NULL,
+    event_id   BYTEA NOT NULL,
+    pubkey     BYTEA NOT NULL,
+    PRIMARY KEY (topic, link)
+);
+CREATE INDEX event_topics_by_topic ON event_topics (topic, created_at, tie);
+CREATE INDEX event_topics_by_author ON event_topics (author, created_at, tie);
+
+-- The links of stored events that are not effective. No query reads them.
+CREATE TABLE hidden_links (
+    topic    INTEGER NOT NULL,
+    link     BIGINT NOT NULL,
+    event_id BYTEA NOT NULL,
+    PRIMARY KEY (topic, link)
+);
+
+-- The single-letter tags of effective events. `key` is a hash of tag and value, which stand beside
+-- it in full.
+CREATE TABLE event_tags (
+    key        BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    tie        BIGINT NOT NULL,
+    event      BIGINT NOT NULL,
+    tag        SMALLINT NOT NULL,
+    value      BYTEA NOT NULL
+);
+CREATE INDEX event_tags_by_key ON event_tags (key, created_at, tie);
+
+-- The winner of each (kind, pubkey, d), and until when versions are deleted.
+CREATE TABLE current_versions (
+    kind          INTEGER NOT NULL,
+    pubkey        BYTEA NOT NULL,
+    d             BYTEA NOT NULL,
+    created_at    BIGINT,
+    event_id      BYTEA,
+    state         SMALLINT,
+    deleted_until BIGINT,
+    event_json    BYTEA,
+    PRIMARY KEY (kind, pubkey, d)
+);
+ALTER TABLE current_versions ALTER COLUMN event_json SET STORAGE EXTERNAL;
+CREATE VIEW replaceable_current AS
+    SELECT pubkey, kind, event_id, created_at, convert_from(event_json, 'UTF8') AS event_json
+    FROM current_versions
+    WHERE state = 1 AND kind < 20000;
+CREATE VIEW addressable_current AS
+    SELECT kind, pubkey, d, event_id, created_at, convert_from(event_json, 'UTF8') AS event_json
+    FROM current_versions
+    WHERE state = 1 AND kind >= 30000;
+
+-- Deletions by id: one author's wish about one id, whether that event is here or not.
+CREATE TABLE deletion_tombstones (
+    target            BYTEA NOT NULL,
+    pubkey            BYTEA NOT NULL,
+    deletion_event_id BYTEA NOT NULL,
+    requested_at      BIGINT NOT NULL,
+    applied_at        BIGINT,
+    PRIMARY KEY (target, pubkey)
+);
+
+-- When effective events end.
+CREATE TABLE expirations (
+    expires_at BIGINT NOT NULL,
+    event      BIGINT NOT NULL,
+    event_id   BYTEA NOT NULL,
+    PRIMARY KEY (expires_at, event)
+);
+
+-- The feed. `topic` and `via` are topic numbers, `prior` is a list of them (4 bytes each, big
+-- endian); (kind, pubkey, d) is the effective key where there is a `d`.
+CREATE TABLE events_outbox (
+    seq         BIGINT NOT NULL,
+    created_at  BIGINT NOT NULL,
+    ingested_at BIGINT NOT NULL,
+    topic       INTEGER NOT NULL,
+    kind        INTEGER NOT NULL,
+    via         INTEGER,
+    op          SMALLINT NOT NULL,
+    source      SMALLINT NOT NULL,
+    reason      SMALLINT,
+    event_id    BYTEA NOT NULL,
+    pubkey      BYTEA NOT NULL,
+    d           BYTEA,
+    prior       BYTEA NOT NULL,
+    PRIMARY KEY (seq)
+) PARTITION BY RANGE (seq);

@@ -1,0 +1,31 @@
+//! The event store on PostgreSQL. Knows no rules: what to write is decided in `core`; knows no
+//! sockets, no clock, and nothing of who asks.
+//!
+//! A batch runs on one connection of its own ([`lane`]) under an advisory lock; readers share a
+//! bounded pool and read snapshots. After a commit the new head goes to the process at once
+//! (`heads`) and to other processes by a notifier beside the transaction ([`notify`]).
+
+mod bounds;
+mod calendar;
+mod check;
+mod error;
+mod facts;
+mod feed;
+mod lane;
+mod list;
+mod migrate;
+mod notify;
+mod numbers;
+mod options;
+mod page;
+mod partition;
+mod query;
+mod readers;
+mod rows;
+mod session;
+mod store;
+mod subscriptions;
+mod write;
+
+pub use options::{Fsync, Options, Wakeup};
+pub use store::PostgresStore;

@@ -1,0 +1,70 @@
+//! The schema: an append-only list of numbered changes.
+
+use sqlx::postgres::PgConnection;
+use sqlx::{Row, raw_sql};
+
+use crate::error::Fault;
+use crate::lane::LOCK_KEY;
+
+/// The n-th entry leads from version n to version n + 1. Entries are never changed once released.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_event_store.sql")];
+
+/// One row per change that was applied.
+const BOOTSTRAP: &str = "CREATE SCHEMA IF NOT EXISTS cn_relay;
+    CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL PRIMARY KEY)";
+
+/// Several programs may start at once: one changes the schema, the others find it changed.
+pub(crate) async fn migrate(connection: &mut PgConnection) -> Result<(), Fault> {
+    loop {
+        raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await?;
+        lock(connection).await?;
+        let version = version(connection).await?;
+        let Some(sql) = MIGRATIONS.get(version) else {
+            raw_sql("COMMIT").execute(&mut *connection).await?;
+            return Ok(());
+        };
+        raw_sql(*sql).execute(&mut *connection).await?;
+        let next = version as i32 + 1;
+        sqlx::query("INSERT INTO schema_version (version) VALUES ($1)")
+            .bind(next)
+            .execute(&mut *connection)
+            .await?;
+        begin_feed(connection).await?;
+        raw_sql("COMMIT").execute(&mut *connection).await?;
+    }
+}
+
+pub(crate) async fn lock(connection: &mut PgConnection) -> Result<(), Fault> {
+    // Its own statement: the next one sees what the last holder of the lock committed.
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK_KEY).execute(connection).await?;
+    Ok(())
+}
+
+/// How many changes have been applied, all of which this program must know.
+async fn version(connection: &mut PgConnection) -> Result<usize, Fault> {
+    raw_sql(BOOTSTRAP).execute(&mut *connection).await?;
+    let row = sqlx::query("SELECT COALESCE(max(version), 0) FROM schema_version")
+        .fetch_one(connection)
+        .await?;
+    let version: i32 = row.try_get(0)?;
+    let known = MIGRATIONS.len();
+    match usize::try_from(version) {
+        Ok(version) if version <= known => Ok(version),
+        _ => Err(Fault::corrupt(format!(
+            "the schema cn_relay has version {version}, this program knows versions up to {known}: \
+             run the newer program"
+        ))),
+    }
+}
+
+/// A new feed gets a life of its own.
+async fn begin_feed(connection: &mut PgConnection) -> Result<(), Fault> {
+    sqlx::query(
+        "INSERT INTO feed_meta (epoch, floor_seq, topics_version)
+         SELECT $1, 0, 0 WHERE NOT EXISTS (SELECT FROM feed_meta)",
+    )
+    .bind(rand::random::<i64>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,43 @@
+use std::time::Duration;
+
+/// How a store uses its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub fsync: Fsync,
+    pub wakeup: Wakeup,
+    /// Connections for reads. The lane, the notifier and the listener have one more each.
+    pub readers_max: usize,
+    /// How long a read waits for one of them.
+    pub acquire_timeout: Duration,
+    /// How often the head is read when nobody tells of a commit.
+    pub poll_interval: Duration,
+    /// Feed rows per partition. Partitions that are there keep their size.
+    pub outbox_partition_rows: u32,
+}
+
+impl Options {
+    pub const STANDARD: Self = Self {
+        fsync: Fsync::Required,
+        wakeup: Wakeup::Notify,
+        readers_max: 8,
+        acquire_timeout: Duration::from_secs(5),
+        poll_interval: Duration::from_millis(1500),
+        outbox_partition_rows: 1_000_000,
+    };
+}
+
+/// Whether a server that can lose commits is good enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fsync {
+    Required,
+    AnyForTests,
+}
+
+/// How the commits of other processes are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakeup {
+    /// By notifications, with polling behind them.
+    Notify,
+    /// By polling alone: behind a transaction pooler notifications do not arrive.
+    PollOnly,
+}

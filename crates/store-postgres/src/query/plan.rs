@@ -1,0 +1,142 @@
+//! Which index a filter is driven along.
+
+use kukuri_core::{TAG_VALUE_INDEXED_BYTES_MAX, TopicId};
+use kukuri_event::{EventId, TagLetter};
+use sqlx::Row;
+use sqlx::postgres::PgConnection;
+
+use super::{Wanted, tag_key};
+use crate::error::Fault;
+use crate::numbers::TopicNumbers;
+
+pub(super) enum Plan {
+    /// The filter cannot match.
+    Nothing,
+    Ids(Vec<EventId>),
+    Scan(Source),
+    AuthorsOrTopics {
+        authors: Source,
+        topics: Source,
+        /// How many rows the topics have, at most.
+        topic_rows: usize,
+    },
+}
+
+/// An index, and the keys to follow in it. What the keys do not say is checked.
+#[derive(Debug)]
+pub(super) enum Source {
+    Topics(Vec<i32>),
+    Authors {
+        keys: Vec<i64>,
+        /// In which of these an event must be; anywhere without them.
+        topics: Option<Vec<i32>>,
+    },
+    Tag {
+        keys: Vec<i64>,
+        letter: TagLetter,
+        values: Vec<Vec<u8>>,
+        topics: Option<Vec<i32>>,
+    },
+}
+
+impl Source {
+    pub fn keys(&self) -> Vec<i64> {
+        match self {
+            Self::Topics(topics) => topics.iter().map(|topic| i64::from(*topic)).collect(),
+            Self::Authors { keys, .. } | Self::Tag { keys, .. } => keys.clone(),
+        }
+    }
+}
+
+pub(super) async fn plan(
+    connection: &mut PgConnection,
+    numbers: &TopicNumbers,
+    wanted: &Wanted<'_>,
+) -> Result<Plan, Fault> {
+    let filter = wanted.filter;
+    if wanted.limit == 0 || cannot_match(wanted) {
+        return Ok(Plan::Nothing);
+    }
+    if let Some(ids) = &filter.ids {
+        return Ok(Plan::Ids(ids.iter().copied().collect()));
+    }
+    let topics = topics(connection, numbers, wanted).await?;
+    if topics.as_ref().is_some_and(Vec::is_empty) {
+        return Ok(Plan::Nothing);
+    }
+    if let Some((letter, values)) = best_tag(wanted) {
+        return Ok(Plan::Scan(Source::Tag {
+            keys: distinct(values.iter().map(|value| tag_key(letter, value))),
+            letter,
+            values: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
+            topics,
+        }));
+    }
+    let authors = filter.authors.as_ref();
+    let authors = authors.map(|authors| distinct(authors.iter().map(|author| author.prefix())));
+    match (authors, topics) {
+        (Some(keys), Some(topics)) => authors_or_topics(connection, wanted, keys, topics).await,
+        (Some(keys), None) => Ok(Plan::Scan(Source::Authors { keys, topics: None })),
+        (None, Some(topics)) => Ok(Plan::Scan(Source::Topics(topics))),
+        (None, None) => Ok(Plan::Scan(Source::Topics(numbers.all(connection).await?))),
+    }
+}
+
+/// A condition with an empty list matches nothing, and nothing is both older and newer.
+fn cannot_match(wanted: &Wanted<'_>) -> bool {
+    let filter = wanted.filter;
+    filter.ids.as_ref().is_some_and(|ids| ids.is_empty())
+        || filter.authors.as_ref().is_some_and(|authors| authors.is_empty())
+        || filter.kinds.as_ref().is_some_and(|kinds| kinds.is_empty())
+        || filter.tags.values().any(|values| values.is_empty())
+        || filter.since.zip(filter.until).is_some_and(|(since, until)| since > until)
+}
+
+/// The numbers of the topics of `#t` that anything was ever linked to.
+async fn topics(
+    connection: &mut PgConnection,
+    numbers: &TopicNumbers,
+    wanted: &Wanted<'_>,
+) -> Result<Option<Vec<i32>>, Fault> {
+    let Some(topics) = wanted.filter.topics() else {
+        return Ok(None);
+    };
+    let topics: Vec<TopicId> = topics.iter().filter_map(|id| TopicId::parse(id).ok()).collect();
+    let topics: Vec<&TopicId> = topics.iter().collect();
+    Ok(Some(numbers.find(connection, &topics).await?))
+}
+
+/// The tag condition with the fewest values, all of which are in the index.
+fn best_tag<'a>(wanted: &'a Wanted<'_>) -> Option<(TagLetter, Vec<&'a str>)> {
+    let indexed = wanted.filter.other_tags().filter(|(_, values)| {
+        values.iter().all(|value| value.len() <= TAG_VALUE_INDEXED_BYTES_MAX)
+    });
+    let (letter, values) = indexed.min_by_key(|(_, values)| values.len())?;
+    Some((letter, values.iter().map(String::as_str).collect()))
+}
+
+async fn authors_or_topics(
+    connection: &mut PgConnection,
+    wanted: &Wanted<'_>,
+    keys: Vec<i64>,
+    topics: Vec<i32>,
+) -> Result<Plan, Fault> {
+    let rows = sqlx::query(
+        "SELECT COALESCE(sum(events), 0)::BIGINT FROM topic_usage WHERE topic = ANY($1)",
+    );
+    let rows: i64 = rows.bind(&topics).fetch_one(connection).await?.try_get(0)?;
+    let topic_rows = usize::try_from(rows).unwrap_or(0);
+    if topic_rows <= wanted.limit.saturating_mul(2) {
+        return Ok(Plan::Scan(Source::Topics(topics)));
+    }
+    Ok(Plan::AuthorsOrTopics {
+        authors: Source::Authors { keys, topics: Some(topics.clone()) },
+        topics: Source::Topics(topics),
+        topic_rows,
+    })
+}
+
+/// Two values with one key are one scan.
+fn distinct(keys: impl Iterator<Item = i64>) -> Vec<i64> {
+    keys.collect::<std::collections::BTreeSet<i64>>().into_iter().collect()
+}

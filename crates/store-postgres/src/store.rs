@@ -1,0 +1,263 @@
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kukuri_core::{
+    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
+};
+use kukuri_event::{EventId, UnixSeconds};
+use kukuri_store::{Entry, FeedError, Hits, Place, Query, QueryError, Store, StoreError};
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinSet;
+
+use crate::check::check;
+use crate::error::Fault;
+use crate::lane::{APPLY_LIMIT, Session};
+use crate::migrate::migrate;
+use crate::notify::{self, Watched, publish};
+use crate::query::TooBroad;
+use crate::readers::Readers;
+use crate::session::{Role, Server, within};
+use crate::subscriptions::Topics;
+use crate::{Options, Wakeup, bounds, facts, feed, list, page, query};
+
+/// No read lasts longer. The server ends a single statement before that.
+pub(crate) const READ_LIMIT: Duration = Duration::from_secs(60);
+
+/// The event store of a database. Several processes may have one open on the same database.
+pub struct PostgresStore {
+    server: Server,
+    options: Options,
+    lane_role: Role,
+    warnings: Vec<String>,
+    epoch: kukuri_core::Epoch,
+    topics: Topics,
+    readers: Readers,
+    lane: Mutex<Lane>,
+    heads: watch::Sender<Seq>,
+    /// This process's own commits, for the notifier.
+    commits: watch::Sender<Seq>,
+    /// End with the store.
+    _tasks: JoinSet<()>,
+}
+
+/// The lane's connection between two batches.
+enum Lane {
+    Open(Session),
+    /// It went with an error; the next batch opens another.
+    Lost,
+    /// The server's disk failed: nothing is applied before [`Store::reopen`].
+    Failed(String),
+}
+
+impl PostgresStore {
+    /// Connects, checks the server, and brings the schema up to date.
+    pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
+        let server = Server::parse(url)?;
+        let mut connection = server.connect(Role::Setup).await?;
+        let checked = check(&mut connection, options.fsync).await?;
+        migrate(&mut connection).await?;
+        let bounds = bounds::first(&mut connection).await?.feed;
+        drop(connection);
+
+        let heads = watch::Sender::new(bounds.head);
+        let commits = watch::Sender::new(bounds.head);
+        let watched = Watched {
+            server: server.clone(),
+            epoch: bounds.epoch,
+            heads: heads.clone(),
+            poll_interval: options.poll_interval,
+        };
+        let mut tasks = JoinSet::new();
+        match options.wakeup {
+            Wakeup::Notify => {
+                tasks.spawn(notify::tell(server.clone(), commits.subscribe()));
+                tasks.spawn(notify::listen(watched));
+            }
+            Wakeup::PollOnly => drop(tasks.spawn(notify::poll(watched))),
+        }
+        let store = Self {
+            readers: Readers::new(server.clone(), &options, bounds.epoch, heads.subscribe()),
+            lane_role: Role::Lane { raise_sync: checked.raise_sync },
+            warnings: checked.warnings,
+            epoch: bounds.epoch,
+            topics: Topics::default(),
+            lane: Mutex::new(Lane::Lost),
+            server,
+            options,
+            heads,
+            commits,
+            _tasks: tasks,
+        };
+        store.reopen().await?;
+        Ok(store)
+    }
+
+    /// What is wrong with the server and not wrong enough to refuse it.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Ends all work and closes all connections.
+    pub async fn close(mut self) {
+        self._tasks.shutdown().await;
+        self.readers.close();
+        *self.lane.lock().await = Lane::Lost;
+    }
+
+    async fn open_lane(&self) -> Result<Session, Fault> {
+        let rows = self.options.outbox_partition_rows;
+        Session::open(&self.server, self.lane_role, self.epoch, rows).await
+    }
+
+    /// Runs a batch on the lane's connection, which survives only success.
+    async fn run(&self, batch: &Arc<[Command]>) -> Result<Decision, Fault> {
+        let mut lane = self.lane.lock().await;
+        let mut session = match std::mem::replace(&mut *lane, Lane::Lost) {
+            Lane::Open(session) => session,
+            Lane::Lost => self.open_lane().await?,
+            Lane::Failed(why) => {
+                *lane = Lane::Failed(why.clone());
+                return Err(StoreError::Io(why).into());
+            }
+        };
+        let decision = session.run(batch, &self.topics);
+        match within(APPLY_LIMIT, "a batch", decision).await {
+            Ok(decision) => {
+                *lane = Lane::Open(session);
+                publish(&self.heads, decision.head());
+                publish(&self.commits, decision.head());
+                Ok(decision)
+            }
+            Err(fault) => {
+                if let Fault::Store(StoreError::Io(why)) = &fault {
+                    *lane = Lane::Failed(why.clone());
+                }
+                Err(fault)
+            }
+        }
+    }
+}
+
+/// No read is without an end.
+async fn limited<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, StoreError> {
+    Ok(within(READ_LIMIT, "a read", work).await?)
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        let outcome = match self.run(&batch).await {
+            // A new session counts the partitions again.
+            Err(Fault::NoPartition) => self.run(&batch).await,
+            outcome => outcome,
+        };
+        match outcome {
+            Err(Fault::Fenced) => Err(StoreError::Conflict { head: self.bounds().await?.head }),
+            outcome => Ok(outcome?),
+        }
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        limited(async {
+            let mut at = self.readers.snapshot().await?;
+            let version = at.bounds.topics_version;
+            let facts = facts::load(at.connection(), &self.topics, version, &needs).await?;
+            at.end(facts).await
+        })
+        .await
+    }
+
+    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
+        let answer = limited(async {
+            let mut at = self.readers.snapshot().await?;
+            let answer = query::answer(&mut at, &self.topics.numbers, &query).await?;
+            at.end(answer).await
+        });
+        let TooBroad = match answer.await? {
+            Ok(hits) => return Ok(hits),
+            Err(error) => error,
+        };
+        Err(QueryError::TooBroad { rows_max: query.rows_max })
+    }
+
+    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader().await?;
+            let bodies = list::bodies(&mut reader.connection, &events).await?;
+            Ok(reader.end(bodies))
+        })
+        .await
+    }
+
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        limited(async {
+            let mut at = self.readers.snapshot().await?;
+            let rows = feed::after(&mut at, &self.topics.numbers, after, rows_max).await;
+            at.end(rows).await
+        })
+        .await?
+    }
+
+    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
+        limited(async {
+            let at = self.readers.snapshot().await?;
+            let bounds = at.bounds.feed;
+            at.end(bounds).await
+        })
+        .await
+    }
+
+    fn heads(&self) -> watch::Receiver<Seq> {
+        self.heads.subscribe()
+    }
+
+    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader().await?;
+            let topics = list::topics(&mut reader.connection).await?;
+            Ok(reader.end(topics))
+        })
+        .await
+    }
+
+    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader().await?;
+            let connection = &mut reader.connection;
+            let linked = list::linked(connection, &self.topics.numbers, &topic, events_max).await?;
+            Ok(reader.end(linked))
+        })
+        .await
+    }
+
+    async fn expired(
+        &self,
+        now: UnixSeconds,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader().await?;
+            let expired = list::expired(&mut reader.connection, now, events_max).await?;
+            Ok(reader.end(expired))
+        })
+        .await
+    }
+
+    async fn reopen(&self) -> Result<(), StoreError> {
+        let mut lane = self.lane.lock().await;
+        *lane = Lane::Open(self.open_lane().await?);
+        Ok(())
+    }
+
+    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader().await?;
+            let connection = &mut reader.connection;
+            let page = page::page(connection, &self.topics.numbers, after, entries_max).await?;
+            Ok(reader.end(page))
+        })
+        .await
+    }
+}

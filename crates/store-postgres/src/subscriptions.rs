@@ -1,0 +1,55 @@
+//! Node-level subscriptions, remembered. Every batch asks for many and they change rarely: the
+//! feed's own row counts their changes, so whoever has read it in a transaction knows whether what
+//! is remembered is true there.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use kukuri_core::{NodeTopic, TopicId};
+use sqlx::postgres::PgConnection;
+
+use crate::error::Fault;
+use crate::numbers::TopicNumbers;
+use crate::rows::{self, topic_columns};
+
+const ALL: &str = concat!("SELECT ", topic_columns!(), " FROM node_subscriptions s");
+
+/// What a process remembers of topics.
+#[derive(Default)]
+pub(crate) struct Topics {
+    pub numbers: TopicNumbers,
+    pub subscriptions: Subscriptions,
+}
+
+pub(crate) type ById = HashMap<TopicId, NodeTopic>;
+
+#[derive(Default)]
+pub(crate) struct Subscriptions {
+    remembered: RwLock<Option<(i64, Arc<ById>)>>,
+}
+
+impl Subscriptions {
+    /// All of them, in a transaction that has read `version`.
+    pub async fn at(
+        &self,
+        connection: &mut PgConnection,
+        version: i64,
+    ) -> Result<Arc<ById>, Fault> {
+        let remembered = self.remembered.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, topics)) = remembered.filter(|(known, _)| *known == version) {
+            return Ok(topics);
+        }
+        let found = sqlx::query(ALL).fetch_all(connection).await?;
+        let topics = found.iter().map(|row| {
+            let topic = rows::topic(row)?;
+            Ok((topic.topic_id.clone(), topic))
+        });
+        let topics = Arc::new(topics.collect::<Result<ById, Fault>>()?);
+        let mut remembered = self.remembered.write().unwrap_or_else(PoisonError::into_inner);
+        // A transaction that began long ago must not make younger ones forget.
+        if remembered.as_ref().is_none_or(|(known, _)| *known < version) {
+            *remembered = Some((version, Arc::clone(&topics)));
+        }
+        Ok(topics)
+    }
+}
