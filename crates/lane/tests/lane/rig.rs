@@ -1,0 +1,239 @@
+//! A store that fails on command, and short words for what tests do to a lane.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kukuri_core::{
+    Act, Admitted, Command, Cursor, Decision, Dedupe, Facts, FeedBounds, FeedRow, IngestPolicy,
+    NodeTopic, ReadSet, Seq, TopicId, UnixMillis, Usage,
+};
+use kukuri_event::{EventId, UnixSeconds};
+use kukuri_lane::{Lane, LaneConfig};
+use kukuri_store::conformance::signing::{Author, Draft};
+use kukuri_store::{Entry, FeedError, Hits, Model, Place, Query, QueryError, Store, StoreError};
+use tokio::sync::{Semaphore, watch};
+
+pub const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
+
+/// When a try of a batch fails.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Nothing was written.
+    Before(StoreError),
+    /// Everything was written, and the caller is not told: the outcome is unknown.
+    After(StoreError),
+}
+
+/// A model whose `apply` can be held back and made to fail.
+pub struct Rig {
+    model: Model,
+    /// By the number of the call, from nought.
+    faults: Mutex<HashMap<u64, Fault>>,
+    reopen_faults: Mutex<Vec<StoreError>>,
+    /// One permit lets one call through.
+    gate: Semaphore,
+    calls: AtomicU64,
+    batches: Mutex<Vec<Arc<[Command]>>>,
+    /// Set by an `Io` error until the store is opened again: a lane must not ask before.
+    failed: Mutex<bool>,
+}
+
+impl Rig {
+    pub fn open() -> Arc<Self> {
+        let rig = Self::closed();
+        rig.let_through(Semaphore::MAX_PERMITS / 2);
+        rig
+    }
+
+    /// Every `apply` waits until it is let through.
+    pub fn closed() -> Arc<Self> {
+        Arc::new(Self {
+            model: Model::default(),
+            faults: Mutex::default(),
+            reopen_faults: Mutex::default(),
+            gate: Semaphore::new(0),
+            calls: AtomicU64::new(0),
+            batches: Mutex::default(),
+            failed: Mutex::default(),
+        })
+    }
+
+    pub fn let_through(&self, calls: usize) {
+        self.gate.add_permits(calls);
+    }
+
+    pub fn fail(&self, call: u64, fault: Fault) {
+        self.faults.lock().unwrap().insert(call, fault);
+    }
+
+    pub fn fail_reopen(&self, error: StoreError) {
+        self.reopen_faults.lock().unwrap().push(error);
+    }
+
+    /// How many tries have begun.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// The batches that were tried, in order.
+    pub fn batches(&self) -> Vec<Arc<[Command]>> {
+        self.batches.lock().unwrap().clone()
+    }
+
+    pub fn batch_sizes(&self) -> Vec<usize> {
+        self.batches().iter().map(|batch| batch.len()).collect()
+    }
+
+    /// Waits until a try has begun and is held back.
+    pub async fn called(&self, calls: u64) {
+        while self.calls() < calls {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    pub async fn rows(&self) -> Vec<FeedRow> {
+        let start = self.model.bounds().await.unwrap().start();
+        self.model.feed(start, usize::MAX).await.unwrap()
+    }
+
+    pub async fn dedupe(&self, event: &Admitted) -> Option<Dedupe> {
+        let id = event.event().id();
+        let mut needs = ReadSet::default();
+        needs.events.insert(id);
+        self.model.facts(needs).await.unwrap().dedupe[&id]
+    }
+}
+
+#[async_trait]
+impl Store for Rig {
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        self.batches.lock().unwrap().push(Arc::clone(&batch));
+        self.gate.acquire().await.unwrap().forget();
+        assert!(!*self.failed.lock().unwrap(), "a failed store was asked to write");
+        let fault = self.faults.lock().unwrap().remove(&call);
+        if let Some(Fault::Before(StoreError::Io(_)) | Fault::After(StoreError::Io(_))) = fault {
+            *self.failed.lock().unwrap() = true;
+        }
+        match fault {
+            None => self.model.apply(batch).await,
+            Some(Fault::Before(error)) => Err(error),
+            Some(Fault::After(error)) => {
+                let _unheard = self.model.apply(batch).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn reopen(&self) -> Result<(), StoreError> {
+        match self.reopen_faults.lock().unwrap().pop() {
+            Some(error) => Err(error),
+            None => {
+                *self.failed.lock().unwrap() = false;
+                Ok(())
+            }
+        }
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        self.model.facts(needs).await
+    }
+
+    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
+        self.model.query(query).await
+    }
+
+    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
+        self.model.bodies(events).await
+    }
+
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        self.model.feed(after, rows_max).await
+    }
+
+    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
+        self.model.bounds().await
+    }
+
+    fn heads(&self) -> watch::Receiver<Seq> {
+        self.model.heads()
+    }
+
+    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
+        self.model.topics().await
+    }
+
+    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        self.model.linked(topic, events_max).await
+    }
+
+    async fn expired(
+        &self,
+        now: UnixSeconds,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.model.expired(now, events_max).await
+    }
+
+    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
+        self.model.page(after, entries_max).await
+    }
+}
+
+pub fn clock() -> kukuri_store::Clock {
+    Arc::new(|| UnixMillis::from(NOW))
+}
+
+/// A lane on a model that carries `kukuri:global`. Setting that up is not counted as a call.
+pub async fn lane(rig: &Arc<Rig>, config: LaneConfig) -> Lane {
+    let at = UnixMillis::from(NOW);
+    let act = carry();
+    rig.model.apply([Command { at, act }].into()).await.unwrap();
+    let store: Arc<dyn Store> = rig.clone();
+    Lane::start(store, clock(), config)
+}
+
+pub fn carry() -> Act {
+    Act::SetTopic {
+        topic_id: TopicId::global(),
+        name: "global".into(),
+        enabled: true,
+        pinned: true,
+        wanted: 0,
+        ingest_policy: IngestPolicy::default(),
+    }
+}
+
+pub fn event(kind: u16, nth: i64) -> Admitted {
+    let draft = Draft::new(kind, UnixSeconds(NOW.0 - 3600))
+        .tag("t", TopicId::global())
+        .content(nth.to_string());
+    Author::numbered(1).admit(&draft, NOW)
+}
+
+pub fn note(nth: i64) -> Admitted {
+    event(1, nth)
+}
+
+pub fn notes(count: i64) -> Vec<Admitted> {
+    (0..count).map(note).collect()
+}
+
+pub fn publish(event: &Admitted) -> Act {
+    Act::Publish(event.clone())
+}
+
+pub fn publish_all(events: &[Admitted]) -> Vec<Act> {
+    events.iter().map(publish).collect()
+}
+
+pub fn ids(events: &[Admitted]) -> Vec<EventId> {
+    events.iter().map(|event| event.event().id()).collect()
+}
+
+pub fn away() -> StoreError {
+    StoreError::Unavailable("away".into())
+}
