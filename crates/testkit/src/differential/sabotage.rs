@@ -1,0 +1,199 @@
+//! Stores with one fault each: what a comparison of stores has to find.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kukuri_core::{
+    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
+};
+use kukuri_event::{EventId, TagLetter, UnixSeconds};
+use kukuri_store::{Entry, FeedError, Hits, Model, Place, Query, QueryError, Store, StoreError};
+use tokio::sync::watch;
+
+/// What the store does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// A batch of several rows lacks its last one.
+    DropsRow,
+    /// The feed lacks a row when it is read.
+    ReadsPastRow,
+    /// A command in the middle of a batch is not done.
+    SkipsCommand,
+    /// Events of one second come in the wrong order.
+    SwapsTie,
+    /// Conditions on tags other than `t` are not looked at.
+    ForgetsTags,
+    /// Values too long for the index are not found.
+    ForgetsLongValues,
+    /// A limit lets one more through.
+    LimitOffByOne,
+    /// The limit counts only what the first filter found.
+    OneLimitForAll,
+    /// What has expired is sent until it is swept.
+    SendsExpired,
+    /// The seq that goes with an answer is older than the answer.
+    AnswersBehindHead,
+    /// Bodies of hidden events are sent.
+    SendsHidden,
+    /// Tombstones are lost.
+    LosesTombstones,
+    /// Counters stand still.
+    ForgetsUsage,
+    /// The oldest link is not listed.
+    SkipsOldestLink,
+}
+
+impl Sabotage {
+    pub const ALL: &[Self] = &[
+        Self::DropsRow,
+        Self::ReadsPastRow,
+        Self::SkipsCommand,
+        Self::SwapsTie,
+        Self::ForgetsTags,
+        Self::ForgetsLongValues,
+        Self::LimitOffByOne,
+        Self::OneLimitForAll,
+        Self::SendsExpired,
+        Self::AnswersBehindHead,
+        Self::SendsHidden,
+        Self::LosesTombstones,
+        Self::ForgetsUsage,
+        Self::SkipsOldestLink,
+    ];
+}
+
+/// The model, with a fault.
+pub struct Sabotaged {
+    model: Model,
+    sabotage: Sabotage,
+}
+
+impl Sabotaged {
+    pub fn new(sabotage: Sabotage) -> Self {
+        Self { model: Model::default(), sabotage }
+    }
+
+    fn does(&self, sabotage: Sabotage) -> bool {
+        self.sabotage == sabotage
+    }
+
+    fn mislead(&self, query: &mut Query) {
+        for filter in &mut query.filters {
+            match self.sabotage {
+                Sabotage::ForgetsTags => {
+                    filter.tags.retain(|letter, _| *letter == TagLetter::TOPIC)
+                }
+                Sabotage::ForgetsLongValues => {
+                    filter.tags.values_mut().for_each(|values| values.retain(|v| v.len() <= 255));
+                }
+                Sabotage::LimitOffByOne => filter.limit = filter.limit.map(|limit| limit + 1),
+                _ => {}
+            }
+        }
+        if self.does(Sabotage::SendsExpired) {
+            query.now = UnixSeconds(0);
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Sabotaged {
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        let skips = self.does(Sabotage::SkipsCommand) && batch.len() > 2;
+        let batch = match skips {
+            true => batch.iter().take(1).chain(batch.iter().skip(2)).cloned().collect(),
+            false => batch,
+        };
+        let mut decision = self.model.apply(batch).await?;
+        if self.does(Sabotage::DropsRow) && decision.rows.len() > 1 {
+            decision.rows.pop();
+        }
+        Ok(decision)
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        let mut facts = self.model.facts(needs).await?;
+        if self.does(Sabotage::LosesTombstones) {
+            facts.tombstones.values_mut().for_each(|row| *row = None);
+        }
+        if self.does(Sabotage::ForgetsUsage) {
+            facts.usage.values_mut().flatten().for_each(|usage| *usage = Usage::default());
+        }
+        Ok(facts)
+    }
+
+    async fn query(&self, mut query: Query) -> Result<Hits, QueryError> {
+        self.mislead(&mut query);
+        let limit = query.filters.first().map_or(0, |filter| query.limit(filter));
+        let mut found = self.model.query(query).await?;
+        match self.sabotage {
+            Sabotage::SwapsTie => {
+                let tie = found.hits.windows(2).position(|w| w[0].created_at == w[1].created_at);
+                tie.into_iter().for_each(|nth| found.hits.swap(nth, nth + 1));
+            }
+            Sabotage::OneLimitForAll => found.hits.truncate(limit),
+            Sabotage::AnswersBehindHead => found.head.0 = (found.head.0 - 1).max(0),
+            _ => {}
+        }
+        Ok(found)
+    }
+
+    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
+        let mut bodies = self.model.bodies(events.clone()).await?;
+        if self.does(Sabotage::SendsHidden) {
+            let records = self.model.page(Place::Records(None), usize::MAX).await?;
+            for (seq, body) in events.iter().zip(&mut bodies) {
+                let stored = records.iter().find_map(|entry| match entry {
+                    Entry::Record(record) if record.seq == *seq => Some(record),
+                    _ => None,
+                });
+                *body = stored.map(|record| record.body.json().to_owned());
+            }
+        }
+        Ok(bodies)
+    }
+
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        let mut rows = self.model.feed(after, rows_max).await?;
+        if self.does(Sabotage::ReadsPastRow) && rows.len() > 2 {
+            rows.remove(1);
+        }
+        Ok(rows)
+    }
+
+    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
+        self.model.bounds().await
+    }
+
+    fn heads(&self) -> watch::Receiver<Seq> {
+        self.model.heads()
+    }
+
+    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
+        self.model.topics().await
+    }
+
+    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        let mut linked = self.model.linked(topic, events_max).await?;
+        if self.does(Sabotage::SkipsOldestLink) && !linked.is_empty() {
+            linked.remove(0);
+        }
+        Ok(linked)
+    }
+
+    async fn expired(
+        &self,
+        now: UnixSeconds,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.model.expired(now, events_max).await
+    }
+
+    async fn reopen(&self) -> Result<(), StoreError> {
+        self.model.reopen().await
+    }
+
+    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
+        self.model.page(after, entries_max).await
+    }
+}

@@ -1,0 +1,16 @@
+//! Random input from a seed: signed events, commands, filters, and events in bulk.
+//!
+//! The same seed always gives the same input, so a seed in a message is all that is needed to see a
+//! failure again.
+
+pub mod bulk;
+mod dice;
+mod draft;
+mod filter;
+mod script;
+mod world;
+
+pub use dice::{Dice, Seed};
+pub use filter::query;
+pub use script::{batches, script};
+pub use world::World;

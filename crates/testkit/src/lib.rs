@@ -1,0 +1,16 @@
+//! Equipment for tests: it breaks machines, disks and networks, and must not know the node's rules
+//! or its SQL.
+//!
+//! Only a dev-dependency may name this crate.
+
+pub mod audit;
+pub mod condition;
+pub mod convergence;
+pub mod differential;
+pub mod generate;
+pub mod mount;
+pub mod postgres;
+pub mod process;
+pub mod proxy;
+pub mod scratch;
+pub mod spec;
