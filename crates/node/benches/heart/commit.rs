@@ -1,0 +1,140 @@
+//! What a commit costs, with all rules.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kukuri_core::{Act, Command};
+use kukuri_lane::{Lane, LaneConfig};
+use kukuri_testkit::generate::bulk::Bulk;
+use tokio::task::JoinSet;
+
+use crate::NOW;
+use crate::backend::Backend;
+use crate::load::{Load, admit};
+use crate::meter::{self, Verify};
+
+#[derive(Clone, Copy, Default)]
+pub struct Cost {
+    events: usize,
+    cpu: Duration,
+    wall: Duration,
+    written: u64,
+}
+
+impl Cost {
+    fn cpu_micros(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.events as f64
+    }
+
+    fn wall_micros(&self) -> f64 {
+        self.wall.as_secs_f64() * 1e6 / self.events as f64
+    }
+
+    pub fn print(&self, what: &str, backend: &Backend, verify: Verify) {
+        println!(
+            "{what}: {:.1} µs of CPU per event = {:.2}× a verification; {:.1} µs of wall; {:.0} B written by this process, {:.0} B stored per event",
+            self.cpu_micros(),
+            self.cpu_micros() / verify.micros,
+            self.wall_micros(),
+            self.written as f64 / self.events as f64,
+            backend.stored() as f64 / self.events as f64,
+        );
+    }
+}
+
+/// Commits the load in batches of one size. Only `apply` is measured.
+pub async fn measure(backend: &Backend, load: Load<'_>, batch: usize) -> anyhow::Result<Cost> {
+    let mut cost = Cost { events: load.len(), ..Cost::default() };
+    for piece in load.pieces() {
+        apply(backend, piece, batch, &mut cost).await?;
+    }
+    Ok(cost)
+}
+
+async fn apply(
+    backend: &Backend,
+    piece: Vec<Command>,
+    batch: usize,
+    cost: &mut Cost,
+) -> anyhow::Result<()> {
+    let batches: Vec<Arc<[Command]>> = piece.chunks(batch).map(Arc::from).collect();
+    let (cpu, wall, written) = (backend.cpu(), Instant::now(), meter::written());
+    for batch in batches {
+        let decision = backend.store.apply(batch).await?;
+        anyhow::ensure!(decision.outcomes.iter().all(|o| o.is_ok()), "the load is accepted");
+    }
+    cost.cpu += backend.cpu().saturating_sub(cpu);
+    cost.wall += wall.elapsed();
+    cost.written += meter::written() - written;
+    Ok(())
+}
+
+/// Senders that wait for each answer: the lane groups whatever waits.
+pub async fn one_in_flight(backend: &Backend, load: Load<'_>) -> anyhow::Result<()> {
+    for senders in [1, 64] {
+        let clock: kukuri_store::Clock = Arc::new(|| NOW.into());
+        let lane = Arc::new(Lane::start(Arc::clone(&backend.store), clock, LaneConfig::STANDARD));
+        let half = load.len() / 2;
+        let commands: Vec<Command> = load.pieces().flatten().collect();
+        // The first few for one sender alone, the rest for many.
+        let ours = if senders == 1 { &commands[..half.min(2_000)] } else { &commands[half..] };
+        let start = Instant::now();
+        let mut tasks = JoinSet::new();
+        for part in ours.chunks(ours.len().div_ceil(senders)) {
+            let acts: Vec<Act> = part.iter().map(|command| command.act.clone()).collect();
+            let lane = Arc::clone(&lane);
+            tasks.spawn(async move {
+                for act in acts {
+                    let outcome = lane.run(act).await.expect("the lane answers");
+                    assert!(outcome.is_ok(), "the load is accepted");
+                }
+            });
+        }
+        while let Some(task) = tasks.join_next().await {
+            task?;
+        }
+        let rate = ours.len() as f64 / start.elapsed().as_secs_f64();
+        let batches = lane.stats().batches.max(1);
+        println!(
+            "lane, {senders} senders with one in flight each: {rate:.0} events/s, {:.1} events per commit",
+            ours.len() as f64 / batches as f64
+        );
+    }
+    Ok(())
+}
+
+/// What an event costs in a small store and in a large one.
+pub async fn growth(backend: &Backend, bulk: &Bulk, verify: Verify) -> anyhow::Result<()> {
+    const WINDOW_EVENTS: usize = 100_000;
+    let mut windows: Vec<Cost> = Vec::new();
+    let mut window = Cost::default();
+    let mut waiting: Vec<String> = Vec::new();
+    for chunk in bulk.chunks() {
+        waiting.extend(chunk);
+        if waiting.len() < 10_000 {
+            continue;
+        }
+        let lines = std::mem::take(&mut waiting);
+        apply(backend, admit(&lines), 1024, &mut window).await?;
+        window.events += lines.len();
+        if window.events >= WINDOW_EVENTS {
+            windows.push(std::mem::take(&mut window));
+        }
+    }
+    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return Ok(()) };
+    for (nth, window) in windows.iter().enumerate() {
+        println!(
+            "  up to {} events: {:.1} µs of CPU per event",
+            (nth + 1) * WINDOW_EVENTS,
+            window.cpu_micros()
+        );
+    }
+    println!(
+        "growth: at {} events {:.2}× the CPU per event at {WINDOW_EVENTS} ({:.2}× a verification); {:.0} B stored per event",
+        bulk.events,
+        last.cpu_micros() / first.cpu_micros(),
+        last.cpu_micros() / verify.micros,
+        backend.stored() as f64 / bulk.events as f64,
+    );
+    Ok(())
+}

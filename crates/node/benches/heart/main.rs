@@ -1,0 +1,68 @@
+//! What the heart of the node costs, next to the one thing it cannot do without: verifying a Schnorr
+//! signature, measured in the same run. Ratios carry from machine to machine; raw figures stand beside
+//! them.
+//!
+//! `make bench` runs all of it. `KUKURI_BENCH_EVENTS` sets the load (300 000), `KUKURI_BENCH_GROWN` how
+//! far the store grows at the end (1 000 000), `KUKURI_BENCH_ONLY` names one back end.
+
+mod backend;
+mod commit;
+mod import;
+mod load;
+mod meter;
+mod query;
+
+use anyhow::Context;
+use kukuri_event::UnixSeconds;
+use kukuri_testkit::generate::Seed;
+use kukuri_testkit::generate::bulk::Bulk;
+
+use backend::{Backend, Kind};
+use load::Load;
+
+const SEED: Seed = Seed(7);
+/// The time the whole run takes place at.
+const NOW: UnixSeconds = UnixSeconds(1_760_000_000);
+
+fn setting(name: &str, standard: usize) -> anyhow::Result<usize> {
+    match std::env::var(name) {
+        Err(_) => Ok(standard),
+        Ok(text) => text.parse().with_context(|| format!("{name}={text:?} is not a number")),
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let events = setting("KUKURI_BENCH_EVENTS", 300_000)?;
+    let grown = setting("KUKURI_BENCH_GROWN", 1_000_000)?;
+    let only = std::env::var("KUKURI_BENCH_ONLY").ok();
+    let bulk = Bulk::standard(SEED, events, NOW);
+    eprintln!("signing {events} events …");
+    let lines = bulk.lines();
+    let verify = meter::verify(&lines[..lines.len().min(20_000)])?;
+    println!("one verification: {:.1} µs of CPU", verify.micros);
+    let bytes: usize = lines.iter().map(String::len).sum();
+    println!("load: {events} events, {:.0} B of JSON each", bytes as f64 / events as f64);
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        if only.as_deref().is_some_and(|name| name != kind.name()) {
+            continue;
+        }
+        println!("\n## {}", kind.name());
+        for batch in [256, 1024] {
+            let backend = Backend::open(kind, &bulk).await?;
+            let cost = commit::measure(&backend, Load::new(&lines), batch).await?;
+            cost.print(&format!("commit, batches of {batch}"), &backend, verify);
+            if batch == 1024 {
+                query::measure(&backend, &bulk, &lines, verify).await?;
+            }
+        }
+        let backend = Backend::open(kind, &bulk).await?;
+        commit::one_in_flight(&backend, Load::new(&lines[..lines.len().min(20_000)])).await?;
+        import::measure(kind, &bulk, &lines, verify)?;
+        if grown > events {
+            let backend = Backend::open(kind, &bulk).await?;
+            commit::growth(&backend, &Bulk { events: grown, ..bulk.clone() }, verify).await?;
+        }
+    }
+    Ok(())
+}

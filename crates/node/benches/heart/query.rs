@@ -1,0 +1,110 @@
+//! What a query costs, from filter to JSON, in wall time with a warm cache.
+
+use std::time::Instant;
+
+use kukuri_event::{Event, Filter};
+use kukuri_store::{Query, Store};
+use kukuri_testkit::generate::bulk::Bulk;
+
+use crate::NOW;
+use crate::backend::Backend;
+use crate::meter::{Percentiles, Verify};
+
+const ROUNDS: usize = 5;
+const FILTERS: usize = 200;
+
+pub async fn measure(
+    backend: &Backend,
+    bulk: &Bulk,
+    lines: &[String],
+    verify: Verify,
+) -> anyhow::Result<()> {
+    let store = backend.reopened().await?;
+    let popular: Vec<String> = (0..FILTERS).map(|nth| bulk.topic(nth)).collect();
+    let top = &popular[0];
+    let sample: Vec<Event> = lines
+        .iter()
+        .step_by((lines.len() / FILTERS).max(1))
+        .map(|line| Event::parse(line))
+        .collect::<Result<_, _>>()?;
+    let of_top = |event: &&Event| event.tags().values("t").any(|topic| topic == top);
+    let week = NOW.0 - 7 * 24 * 60 * 60;
+    let cases: Vec<(&str, Vec<String>)> = vec![
+        (
+            "100 newest of a topic",
+            popular.iter().map(|t| format!(r##"{{"#t":["{t}"],"limit":100}}"##)).collect(),
+        ),
+        (
+            "topic, kind and since, 50",
+            popular
+                .iter()
+                .map(|t| format!(r##"{{"#t":["{t}"],"kinds":[1],"since":{week},"limit":50}}"##))
+                .collect(),
+        ),
+        (
+            "an author's 20 newest in a topic",
+            sample
+                .iter()
+                .map(|e| format!(r##"{{"#t":["{top}"],"authors":["{}"],"limit":20}}"##, e.pubkey()))
+                .collect(),
+        ),
+        (
+            "#e in a topic, 20",
+            lines
+                .iter()
+                .filter_map(|line| Event::parse(line).ok())
+                .filter(|event| of_top(&event))
+                .filter_map(|event| event.tags().values("e").next().map(str::to_owned))
+                .step_by(50)
+                .take(FILTERS)
+                .map(|id| format!(r##"{{"#t":["{top}"],"#e":["{id}"],"limit":20}}"##))
+                .collect(),
+        ),
+        (
+            "by id",
+            sample
+                .iter()
+                .map(|e| {
+                    let topic = e.tags().values("t").next().unwrap_or_default();
+                    format!(r##"{{"#t":["{topic}"],"ids":["{}"]}}"##, e.id())
+                })
+                .collect(),
+        ),
+    ];
+    for (what, filters) in cases {
+        let filters = filters.iter().map(|f| Filter::parse(f)).collect::<Result<Vec<_>, _>>()?;
+        case(&*store, what, &filters, verify).await?;
+    }
+    Ok(())
+}
+
+async fn case(
+    store: &dyn Store,
+    what: &str,
+    filters: &[Filter],
+    verify: Verify,
+) -> anyhow::Result<()> {
+    let (mut times, mut rows) = (Vec::new(), 0);
+    for round in 0..ROUNDS {
+        for filter in filters {
+            let query =
+                Query { filters: vec![filter.clone()], now: NOW, limit_max: 500, rows_max: 50_000 };
+            let start = Instant::now();
+            let hits = store.query(query).await?;
+            let bodies = store.bodies(hits.hits.iter().map(|hit| hit.event).collect()).await?;
+            // The first round warms the cache.
+            if round > 0 {
+                times.push(start.elapsed());
+                rows += bodies.len();
+            }
+        }
+    }
+    let count = times.len();
+    let Percentiles { p50, p99 } = Percentiles::of(times);
+    println!(
+        "{what}: {p50:.0} µs = {:.1}× a verification (p99 {p99:.0} µs), {:.0} events",
+        p50 / verify.micros,
+        rows as f64 / count as f64
+    );
+    Ok(())
+}

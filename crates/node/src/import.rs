@@ -1,0 +1,80 @@
+//! `import`: events from a file, verified on all cores and taken in through the lane.
+//!
+//! ```text
+//! reader ─chunks→ check (one thread per core) ─in order→ lane ─answers→ counts, report
+//! ```
+//! A chunk is a run of lines. Chunks keep their order on the whole way, and every hop is bounded.
+
+pub mod check;
+mod counts;
+mod lines;
+mod pipeline;
+mod reader;
+mod report;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use kukuri_core::Limits;
+use kukuri_core::admission::Age;
+
+use crate::cli::{Common, ImportArgs};
+use crate::exit::Exit;
+use crate::open::{DRAIN_WAIT_MAX, open};
+use crate::progress;
+use crate::signal::Interrupts;
+use check::Checker;
+use counts::Counts;
+use pipeline::{Ending, Pipeline};
+use reader::Input;
+use report::Report;
+
+pub async fn run(common: &Common, args: ImportArgs) -> anyhow::Result<Exit> {
+    let interrupts = Interrupts::listen()?;
+    let input = Input::open(&args.file)?;
+    let report = args.report.as_deref().map(Report::create).transpose()?;
+    let opened = open(common).await?;
+    let age = if args.any_age { Age::Any } else { Age::Bounded };
+    let checker = Checker::new(Arc::clone(&opened.store), Arc::clone(&opened.clock), age).await?;
+    let lane = opened.lane();
+    let bar = input.size.map_or_else(progress::spinner, progress::bytes);
+    let started = Instant::now();
+    let chunks = input.start(Limits::STANDARD.event_bytes_max)?;
+    let pipeline = Pipeline {
+        lane: &lane,
+        checker: Arc::new(checker),
+        patience: args.patience,
+        counts: Counts::default(),
+        report,
+        bar: bar.clone(),
+        interrupts,
+    };
+    let (ending, counts) = pipeline.run(chunks).await;
+    bar.finish_and_clear();
+    let drained = lane.drain(DRAIN_WAIT_MAX).await;
+    eprint!("{}", counts.to_text(&name(&args.file), started.elapsed()));
+    let exit = match ending {
+        Ending::Finished if counts.refused() > 0 => Exit::Findings,
+        Ending::Finished => Exit::Done,
+        Ending::Interrupted => {
+            eprintln!("interrupted after line {}: run it again to go on", counts.last_line);
+            Exit::Interrupted
+        }
+        Ending::Failed(error) => {
+            let failed = format!(
+                "the import into {} stopped: {} lines have no answer; once the cause is gone, run it \
+                 again: what is in already counts as a duplicate",
+                opened.place, counts.failed
+            );
+            return Err(error.context(failed));
+        }
+    };
+    drained.context("the last sightings may be lost")?;
+    Ok(exit)
+}
+
+fn name(file: &Path) -> String {
+    if reader::is_stdin(file) { "stdin".to_owned() } else { file.display().to_string() }
+}

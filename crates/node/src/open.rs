@@ -1,0 +1,152 @@
+//! Opening the store that the command line names. The one place that knows which back ends exist.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use kukuri_core::{Act, IngestPolicy, Seq, TopicId};
+use kukuri_lane::{Lane, LaneConfig};
+use kukuri_store::{Clock, Store};
+use kukuri_store_postgres::{Fsync, PostgresStore};
+use kukuri_store_sqlite::{SqliteStore, Sync};
+
+use crate::cli::Common;
+use crate::clock::{clock, new_epoch};
+
+/// Tests that are not about durability set this: commits do not wait for the disk then, and a
+/// PostgreSQL that runs with `fsync=off` is accepted.
+const UNSAFE_FOR_TESTS: &str = "KUKURI_TEST_UNSAFE";
+
+/// How long the last commits of a command may take.
+pub const DRAIN_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// An open store.
+pub struct Opened {
+    pub store: Arc<dyn Store>,
+    pub clock: Clock,
+    /// For people: where the store is, without secrets.
+    pub place: String,
+}
+
+impl Opened {
+    pub fn lane(&self) -> Lane {
+        Lane::start(Arc::clone(&self.store), Arc::clone(&self.clock), LaneConfig::STANDARD)
+    }
+}
+
+/// Opens the store, and makes it if it is not there.
+pub async fn open(common: &Common) -> anyhow::Result<Opened> {
+    let durable = std::env::var_os(UNSAFE_FOR_TESTS).is_none();
+    if !durable {
+        eprintln!("warning: {UNSAFE_FOR_TESTS} is set: what is acknowledged may be lost");
+    }
+    let (store, place) = match &common.database {
+        Some(url) => (open_postgres(url, durable).await?, mask_password(url)),
+        None => {
+            let place = common.data.join(kukuri_store_sqlite::FILE).display().to_string();
+            (open_sqlite(&common.data, durable).await?, place)
+        }
+    };
+    let store = match common.wrap {
+        Some(wrap) => wrap(store),
+        None => store,
+    };
+    let opened = Opened { store, clock: clock(common.now), place };
+    if is_new(&*opened.store).await? {
+        carry_global(&opened).await?;
+    }
+    Ok(opened)
+}
+
+async fn open_sqlite(directory: &Path, durable: bool) -> anyhow::Result<Arc<dyn Store>> {
+    let options = kukuri_store_sqlite::Options {
+        sync: if durable { Sync::Full } else { Sync::OffForTests },
+        ..kukuri_store_sqlite::Options::standard(new_epoch())
+    };
+    let owned = directory.to_owned();
+    let open = move || SqliteStore::open(&owned, options);
+    let store = tokio::task::spawn_blocking(open).await.context("opening the store panicked")?;
+    let store = store.with_context(|| {
+        format!("cannot open the data directory {}: check --data", directory.display())
+    })?;
+    Ok(Arc::new(store))
+}
+
+async fn open_postgres(url: &str, durable: bool) -> anyhow::Result<Arc<dyn Store>> {
+    let fsync = if durable { Fsync::Required } else { Fsync::AnyForTests };
+    let options =
+        kukuri_store_postgres::Options { fsync, ..kukuri_store_postgres::Options::STANDARD };
+    let store = PostgresStore::open(url, options).await.with_context(|| {
+        format!("cannot open the database {}: check --database", mask_password(url))
+    })?;
+    for warning in store.warnings() {
+        eprintln!("warning: {}: {warning}", mask_password(url));
+    }
+    Ok(Arc::new(store))
+}
+
+/// A store is new while it has no topic and nothing ever happened in it. The state says so, and not
+/// the file: whoever makes a store may be killed before the first topic is in it.
+async fn is_new(store: &dyn Store) -> anyhow::Result<bool> {
+    let bounds = store.bounds().await.context("cannot read the feed's bounds")?;
+    if bounds.head > Seq::ZERO {
+        return Ok(false);
+    }
+    Ok(store.topics().await.context("cannot read the topics")?.is_empty())
+}
+
+/// A new store carries the topic that every node has in common.
+async fn carry_global(opened: &Opened) -> anyhow::Result<()> {
+    let act = Act::SetTopic {
+        topic_id: TopicId::global(),
+        name: "global".to_owned(),
+        enabled: true,
+        pinned: true,
+        wanted: 0,
+        ingest_policy: IngestPolicy::default(),
+    };
+    let lane = opened.lane();
+    let set = lane.run(act).await;
+    let _outcome = set.with_context(|| format!("cannot set up {}", opened.place))?;
+    lane.drain(DRAIN_WAIT_MAX).await?;
+    eprintln!("new store at {}, carrying kukuri:global", opened.place);
+    Ok(())
+}
+
+/// The URL as it may be shown: without the password.
+fn mask_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return "(no URL)".to_owned() };
+    let (authority, path) = match rest.find(['/', '?']) {
+        Some(end) => rest.split_at(end),
+        None => (rest, ""),
+    };
+    // Options after the question mark may hold a password, too.
+    let path = path.split('?').next().unwrap_or_default();
+    let shown = match authority.rsplit_once('@') {
+        Some((user, host)) => format!("{}@{host}", user.split(':').next().unwrap_or_default()),
+        None => authority.to_owned(),
+    };
+    format!("{scheme}://{shown}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mask_password;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let cases = [
+            ("postgres://u:secret@host:5432/db", "postgres://u@host:5432/db"),
+            ("postgres://u:se:cr@et@host/db?password=x", "postgres://u@host/db"),
+            ("postgres://host/db", "postgres://host/db"),
+            ("postgres:///db?user=u&password=secret", "postgres:///db"),
+            ("postgres://u:secret@host?password=secret", "postgres://u@host"),
+            ("postgresql://u@host", "postgresql://u@host"),
+            ("secret", "(no URL)"),
+        ];
+        for (url, shown) in cases {
+            assert_eq!(mask_password(url), shown);
+        }
+    }
+}

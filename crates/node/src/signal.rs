@@ -1,0 +1,23 @@
+use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Ctrl-C and SIGTERM: the wish that the program ends in good order.
+pub struct Interrupts {
+    int: Signal,
+    term: Signal,
+}
+
+impl Interrupts {
+    pub fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { int: listen(SignalKind::interrupt())?, term: listen(SignalKind::terminate())? })
+    }
+
+    /// The name of the next signal.
+    pub async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.int.recv() => "SIGINT",
+            _ = self.term.recv() => "SIGTERM",
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The program itself, run as users run it. Each story is told on SQLite by a test of its own, and
+//! all of them on PostgreSQL by one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "cli/beside.rs"]
+mod beside;
+#[path = "cli/doctor.rs"]
+mod doctor;
+#[path = "cli/export.rs"]
+mod export;
+#[path = "cli/feed.rs"]
+mod feed;
+#[path = "cli/import.rs"]
+mod import;
+#[path = "cli/node.rs"]
+mod node;
+#[path = "cli/outage.rs"]
+mod outage;
+#[path = "cli/site.rs"]
+mod site;
+#[path = "cli/topics.rs"]
+mod topics;
+
+use kukuri_testkit::postgres::{Cluster, Durability};
+use site::Site;
+
+macro_rules! stories {
+    ($($module:ident: $($story:ident)+;)+) => {
+        $($(
+            #[test]
+            fn $story() {
+                $module::$story(&Site::sqlite());
+            }
+        )+)+
+
+        /// One cluster for all of them: starting one takes longer than any story.
+        #[test]
+        fn every_story_holds_on_postgres() {
+            let cluster = Cluster::start(Durability::Fast).unwrap();
+            $($(
+                eprintln!("{}", stringify!($story));
+                $module::$story(&Site::postgres(&cluster.create_database()));
+            )+)+
+        }
+    };
+}
+
+stories! {
+    import:
+        what_is_imported_can_be_exported
+        hostile_lines_are_refused_by_number_and_the_rest_goes_in
+        importing_again_changes_nothing
+        stdin_can_be_imported
+        a_report_has_every_line
+        old_events_need_any_age
+        an_interrupted_import_finishes_what_it_began
+        a_deleted_event_stays_deleted
+        unreadable_inputs_are_named;
+    topics:
+        a_new_store_carries_the_global_topic
+        names_have_ids
+        a_topic_is_added_under_both_mappings
+        a_disabled_topic_takes_nothing_in
+        a_removed_topic_can_come_back
+        removing_can_be_interrupted_and_goes_on
+        unknown_topics_are_named;
+    feed:
+        a_row_has_the_fields_that_are_promised
+        rows_can_be_read_from_anywhere
+        a_place_beyond_the_feed_is_an_error;
+    export:
+        filters_choose_events
+        a_limit_gives_the_newest_first
+        events_after_a_number
+        expired_events_are_not_exported
+        a_reader_that_leaves_is_no_failure;
+    beside:
+        a_follower_sees_what_another_process_imports
+        two_imports_at_once_take_each_event_once
+        the_doctor_finds_nothing_beside_an_import;
+    doctor:
+        a_healthy_store_has_no_findings
+        findings_are_lines_of_json;
+    node:
+        running_says_where_everything_is_and_ends_when_asked
+        wrong_command_lines_are_code_2;
+}
+
+#[test]
+fn the_doctor_finds_what_was_tampered_with() {
+    doctor::the_doctor_finds_what_was_tampered_with(&Site::sqlite());
+}

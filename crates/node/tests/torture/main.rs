@@ -1,0 +1,18 @@
+//! The node under faults: kills, power cuts, full disks, servers that go away, and writers that race.
+//! One checker judges every run by what was sent and what was acknowledged; that it notices what is
+//! wrong is shown by programs and settings that are wrong on purpose.
+
+mod checker;
+mod disk;
+mod freeze;
+mod guarantees;
+mod import;
+mod kill;
+mod lanes;
+mod load;
+mod opening;
+mod postgres;
+mod power;
+mod race;
+mod rig;
+mod sabotage;
