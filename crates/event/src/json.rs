@@ -72,7 +72,7 @@ pub(crate) fn parse(text: &str) -> Result<Event, ParseError> {
 pub(crate) fn hash(event: &Event) -> EventId {
     let mut out = String::with_capacity(160 + event.content.len() + 80 * event.tags.len());
     out.push_str("[0,\"");
-    out.push_str(&event.pubkey.to_hex());
+    push_hex(&mut out, event.pubkey.as_bytes());
     out.push_str("\",");
     push_number(&mut out, event.created_at.0);
     out.push(',');
@@ -89,9 +89,9 @@ pub(crate) fn hash(event: &Event) -> EventId {
 pub(crate) fn write(event: &Event) -> String {
     let mut out = String::with_capacity(400 + event.content.len() + 80 * event.tags.len());
     out.push_str("{\"id\":\"");
-    out.push_str(&event.id.to_hex());
+    push_hex(&mut out, event.id.as_bytes());
     out.push_str("\",\"pubkey\":\"");
-    out.push_str(&event.pubkey.to_hex());
+    push_hex(&mut out, event.pubkey.as_bytes());
     out.push_str("\",\"created_at\":");
     push_number(&mut out, event.created_at.0);
     out.push_str(",\"kind\":");
@@ -101,9 +101,17 @@ pub(crate) fn write(event: &Event) -> String {
     out.push_str(",\"content\":");
     push_string(&mut out, &event.content);
     out.push_str(",\"sig\":\"");
-    out.push_str(&event.sig.to_hex());
+    push_hex(&mut out, event.sig.as_bytes());
     out.push_str("\"}");
     out
+}
+
+/// A buffer on the stack: three of these are written for every event that is stored.
+fn push_hex(out: &mut String, bytes: &[u8]) {
+    let mut digits = [0; 128];
+    let digits = &mut digits[..2 * bytes.len()];
+    hex::encode_to_slice(bytes, digits).expect("the buffer has two digits for each byte");
+    out.push_str(std::str::from_utf8(digits).expect("hex digits are ASCII"));
 }
 
 fn push_number(out: &mut String, number: i64) {

@@ -92,7 +92,7 @@ fn run(desk: &mut Desk, batch: &[Command], run_events: usize) -> Result<Decision
     let records = || decision.writes.records.iter().filter_map(|change| change.after.as_ref());
     let mut indexed = base;
     if !recounted.is_empty() {
-        segment.extend(&tx, numbers, records(), decision.head())?;
+        segment.extend(&tx, numbers, records(), base, decision.head())?;
         run::write(&tx, &segment, decision.head())?;
         write::write_dedupe(&tx, &recounted)?;
         indexed = decision.head();
@@ -101,7 +101,7 @@ fn run(desk: &mut Desk, batch: &[Command], run_events: usize) -> Result<Decision
     if run_due {
         tail.start_after(indexed);
     }
-    tail.current().extend(conn, numbers, records(), decision.head())?;
+    tail.current().extend(conn, numbers, records(), base, decision.head())?;
     Ok(decision)
 }
 

@@ -147,16 +147,21 @@ impl Segment {
         Ok(())
     }
 
-    /// Adds the new events of a batch of ours after its commit.
+    /// Adds the new events of a batch of ours, which was decided at head `base`.
     pub(crate) fn extend<'a>(
         &self,
         conn: &Connection,
         numbers: &mut TopicNumbers,
         records: impl Iterator<Item = &'a Record>,
+        base: Seq,
         head: Seq,
     ) -> Result<(), StoreError> {
         let mut events = self.events_mut();
         let from = events.head;
+        if from < base {
+            // Others' events are missing before ours: whoever reads next catches up with all.
+            return Ok(());
+        }
         for record in records.filter(|record| record.seq > from) {
             events.add(conn, numbers, record)?;
         }

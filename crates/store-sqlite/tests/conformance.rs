@@ -5,8 +5,6 @@ use std::sync::Arc;
 use kukuri_store::Store;
 use kukuri_store::conformance::{Subject, run};
 use kukuri_store_sqlite::{FILE, Options, SqliteStore, Sync};
-use kukuri_testkit::differential::Several;
-use kukuri_testkit::generate::Seed;
 use tempfile::TempDir;
 
 fn quick(run_events: usize) -> Options {
@@ -41,25 +39,5 @@ async fn sqlite_conforms() {
             }
         })
         .await;
-    }
-}
-
-/// Two handles on one directory, as two processes have them: each finds what the other wrote, in the
-/// tables or not, and each may write the run.
-#[tokio::test]
-async fn two_handles_are_one_store() {
-    let seed = Seed::of_run("-p kukuri-store-sqlite two_handles_are_one_store");
-    for run_events in [2, 7, 16 * 1024] {
-        let pair = || async move {
-            let directory = TempDir::new().expect("a temporary directory").keep();
-            let handle = || {
-                let store = SqliteStore::open(&directory, quick(run_events));
-                Arc::new(store.expect("the store opens")) as Arc<dyn Store>
-            };
-            Arc::new(Several::new(vec![handle(), handle()])) as Arc<dyn Store>
-        };
-        if let Err(mismatch) = kukuri_testkit::differential::run(seed, 150, pair).await {
-            panic!("{mismatch}");
-        }
     }
 }

@@ -88,6 +88,7 @@ cases! {
         an_older_version_does_not_come_back
         a_limit_stands_when_it_is_asked_for_less
         a_deletion_takes_what_a_stale_version_left
+        a_deletion_reaches_a_replaced_version
         a_tombstone_says_when_it_was_applied
         a_deletion_of_many_targets_is_one_event
     }
@@ -173,16 +174,26 @@ where
     F: Fn() -> Made,
     Made: Future<Output = Subject>,
 {
-    let mut failed = Vec::new();
+    let failures = failures(make).await;
+    let (failed, cases) = (failures.len(), CASES.len());
+    assert!(failures.is_empty(), "{failed} of {cases} cases failed:\n{}", failures.join("\n"));
+}
+
+/// The cases that a store fails, by name, and how.
+pub async fn failures<F, Made>(make: F) -> Vec<String>
+where
+    F: Fn() -> Made,
+    Made: Future<Output = Subject>,
+{
+    let mut failures = Vec::new();
     for (name, case) in CASES {
         let scene = Scene::new(make().await);
         // A task of its own keeps a panic to one case, so that one run names them all.
         if let Err(error) = tokio::spawn(case(scene)).await {
-            failed.push(format!("{name}: {}", why(error)));
+            failures.push(format!("{name}: {}", why(error)));
         }
     }
-    let (failures, cases) = (failed.len(), CASES.len());
-    assert!(failed.is_empty(), "{failures} of {cases} cases failed:\n{}", failed.join("\n"));
+    failures
 }
 
 fn why(error: tokio::task::JoinError) -> String {

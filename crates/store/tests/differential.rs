@@ -10,7 +10,7 @@ use kukuri_testkit::generate::Seed;
 #[tokio::test]
 async fn the_model_agrees_with_itself() {
     let seed = Seed::of_run("-p kukuri-store the_model_agrees");
-    let model = || async { Arc::new(Model::default()) as Arc<dyn Store> };
+    let model = |_| async { Arc::new(Model::default()) as Arc<dyn Store> };
     match run(seed, 0..200, model).await {
         Ok(report) => println!("{report:?}"),
         Err(mismatch) => panic!("{mismatch}"),
@@ -21,7 +21,7 @@ async fn the_model_agrees_with_itself() {
 async fn every_sabotaged_store_is_caught() {
     let seed = Seed::of_run("-p kukuri-store every_sabotaged");
     for sabotage in Sabotage::ALL {
-        let sabotaged = || async { Arc::new(Sabotaged::new(*sabotage)) as Arc<dyn Store> };
+        let sabotaged = |_| async { Arc::new(Sabotaged::new(*sabotage)) as Arc<dyn Store> };
         match run(seed, 0..200, sabotaged).await {
             Ok(_) => panic!("{sabotage:?} was not caught with seed {seed}"),
             Err(mismatch) => println!("{sabotage:?}: batch {} of a sequence", mismatch.batch),
@@ -32,7 +32,7 @@ async fn every_sabotaged_store_is_caught() {
 /// Handles that do not share a store are no store, and the run has to notice.
 #[tokio::test]
 async fn handles_that_do_not_share_a_state_are_caught() {
-    let torn = || async {
+    let torn = |_| async {
         let one: Arc<dyn Store> = Arc::new(Model::default());
         let other: Arc<dyn Store> = Arc::new(Model::default());
         Arc::new(Several::new(vec![one, other])) as Arc<dyn Store>

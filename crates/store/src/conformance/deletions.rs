@@ -199,6 +199,18 @@ pub async fn a_deletion_takes_what_a_stale_version_left(scene: Scene) {
     assert_eq!(scene.visible('a').await, ids(&[&request, &new]));
 }
 
+pub async fn a_deletion_reaches_a_replaced_version(scene: Scene) {
+    scene.carry("a").await;
+    let [old, new] = [1, 2].map(|nth| article("x", nth, "a"));
+    scene.given(&[&old, &new]).await;
+    let request = request(&alice(), 3, &[&old]);
+    assert_eq!(scene.publish(&request).await.1, [upsert(&request, 'a', "")]);
+    let record = scene.record(&old).await.expect("it is kept for audit");
+    assert_eq!(record.state, State::Deleted);
+    assert_eq!(scene.publish(&old).await, (deleted(), vec![]));
+    assert_eq!(scene.visible('a').await, ids(&[&request, &new]));
+}
+
 pub async fn a_tombstone_says_when_it_was_applied(scene: Scene) {
     scene.carry("a").await;
     let [here, later] = [1, 2].map(|nth| note(nth, "a"));

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use kukuri_core::{
-    Act, Admitted, Command, Decision, Dedupe, FeedRow, IngestPolicy, Op, Outcome, ReadSet, Reason,
-    Record, Tombstone, TombstoneKey, TopicId, UnixMillis, UnlinkReason, Usage, Version, VersionKey,
+    Act, Admitted, Command, Decision, Dedupe, FeedRow, IngestPolicy, NodeTopic, Op, Outcome,
+    ReadSet, Reason, Record, Tombstone, TombstoneKey, TopicId, UnixMillis, UnlinkReason, Usage,
+    Version, VersionKey,
 };
 use kukuri_event::{EventId, Filter, UnixSeconds};
 
@@ -210,6 +211,15 @@ impl Scene {
         let wanted = topic(digit);
         let found = topics.into_iter().find(|(row, _)| row.topic_id == wanted);
         found.map(|(_, usage)| usage).unwrap_or_default()
+    }
+
+    /// What is known of a topic, as the rules see it.
+    pub async fn topic(&self, digit: char) -> (Option<NodeTopic>, Option<Usage>) {
+        let mut needs = ReadSet::default();
+        needs.topics.insert(topic(digit));
+        let mut facts = self.facts(needs).await;
+        let row = facts.topics.remove(&topic(digit)).flatten();
+        (row, facts.usage.remove(&topic(digit)).flatten())
     }
 
     async fn facts(&self, needs: ReadSet) -> kukuri_core::Facts {

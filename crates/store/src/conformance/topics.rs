@@ -5,7 +5,9 @@ use kukuri_core::{
     UnlinkReason, Usage,
 };
 
-use super::scene::{NOW, Scene, delete, ids, note, set_topic, topic, topics, unlink, upsert};
+use super::scene::{
+    NOW, Scene, alice, delete, draft, ids, note, set_topic, signed, topic, topics, unlink, upsert,
+};
 
 fn not_handled() -> Outcome {
     Outcome::Refused(Rejection::TopicNotHandled)
@@ -39,8 +41,8 @@ pub async fn a_topic_is_set_with_absolute_values(scene: Scene) {
         updated_at: UnixMillis::from(updated_at),
     };
     let listed = async || scene.store().topics().await.expect("topics are listed");
-    assert_eq!(scene.act(set("括り '\"", 3, None)).await, (Outcome::Done, vec![]));
-    assert_eq!(listed().await, [(row("括り '\"", 3, None, NOW), Usage::default())]);
+    assert_eq!(scene.act(set("括り\0'\"", 3, None)).await, (Outcome::Done, vec![]));
+    assert_eq!(listed().await, [(row("括り\0'\"", 3, None, NOW), Usage::default())]);
     let later = NOW.saturating_add(1);
     for _ in 0..2 {
         let _ = scene.act_at(later, set("", u32::MAX, Some(90))).await;
@@ -128,6 +130,7 @@ pub async fn a_topic_can_be_removed_and_come_back(scene: Scene) {
     let listed = scene.store().topics().await.expect("topics are listed");
     let listed: Vec<_> = listed.into_iter().map(|(row, _)| row.topic_id).collect();
     assert_eq!(listed, topics("b"));
+    assert_eq!(scene.topic('a').await, (None, None), "its counters go with it");
     assert_eq!(scene.publish(&event).await.0, not_handled());
     scene.carry("a").await;
     assert_eq!(scene.publish(&event).await.1, [upsert(&event, 'a', "")]);
@@ -146,7 +149,10 @@ pub async fn longer_retention_moves_an_event_to_longer_keep(scene: Scene) {
     };
     let _ = scene.act(longer).await;
     let (short, long) = (note(1, "a"), note(2, "ab"));
-    scene.given(&[&short, &long]).await;
+    let request = signed(&alice(), &draft(5, 3, "a"));
+    scene.given(&[&short, &long, &request]).await;
     assert_eq!(scene.record(&short).await.map(|r| r.keep), Some(Keep::Standard));
     assert_eq!(scene.record(&long).await.map(|r| r.keep), Some(Keep::Longer));
+    let keep = scene.record(&request).await.map(|r| r.keep);
+    assert_eq!(keep, Some(Keep::Longer), "deletions are kept longer than what they delete");
 }

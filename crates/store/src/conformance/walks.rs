@@ -92,7 +92,8 @@ pub async fn facts_tell_absent_from_present(scene: Scene) {
     assert!(facts.tombstones[&tombstone(nobody)].is_none());
     assert!(facts.versions[&key(&events[5])].is_some() && facts.versions[&other_key].is_none());
     assert!(facts.topics[&topic('a')].is_some() && facts.topics[&topic('f')].is_none());
-    assert!(facts.usage[&topic('a')].is_some() && facts.usage[&topic('f')].is_none());
+    assert_eq!(facts.usage[&topic('a')], Some(scene.usage('a').await));
+    assert_eq!(facts.usage[&topic('f')], None);
     let empty = scene.store().facts(ReadSet::default()).await;
     assert_eq!(empty.expect("nothing is loaded"), kukuri_core::Facts::default());
 }

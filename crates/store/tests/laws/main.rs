@@ -12,8 +12,8 @@ mod writes;
 
 use std::sync::Arc;
 
-use kukuri_core::{Act, Command, Decision, IngestPolicy, TopicId, UnixMillis};
-use kukuri_store::{Model, Store};
+use kukuri_core::{Act, Command, Decision, IngestPolicy, TopicId};
+use kukuri_store::Store;
 
 async fn apply(store: &dyn Store, batch: Arc<[Command]>) -> Decision {
     store.apply(batch).await.expect("the model takes every batch")
@@ -29,12 +29,4 @@ fn set_topic(topic: &TopicId, enabled: bool) -> Act {
         wanted: 0,
         ingest_policy: IngestPolicy::default(),
     }
-}
-
-/// A model that carries these topics.
-async fn model_with(topics: &[TopicId], at: UnixMillis) -> Model {
-    let model = Model::default();
-    let enable = topics.iter().map(|topic| Command { at, act: set_topic(topic, true) });
-    apply(&model, enable.collect()).await;
-    model
 }

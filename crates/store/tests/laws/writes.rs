@@ -37,6 +37,9 @@ async fn deciding_twice_decides_the_same() {
     }
 }
 
+/// Writes the changes of one table.
+type Step<'a> = Box<dyn FnOnce(&mut Dice) + 'a>;
+
 /// The tables, written to by change after change.
 #[derive(Default)]
 struct Tables(Facts);
@@ -45,7 +48,7 @@ impl Tables {
     /// Applies the changes of one decision, each table and each change in a random place.
     fn apply(&mut self, decision: &Decision, dice: &mut Dice) {
         let (tables, writes) = (&mut self.0, &decision.writes);
-        let mut steps: Vec<Box<dyn FnOnce(&mut Dice) + '_>> = vec![
+        let mut steps: Vec<Step<'_>> = vec![
             Box::new(|dice| write(&mut tables.records, &writes.records, dice)),
             Box::new(|dice| write(&mut tables.dedupe, &writes.dedupe, dice)),
             Box::new(|dice| write(&mut tables.versions, &writes.versions, dice)),
@@ -113,4 +116,13 @@ async fn a_key_that_was_not_loaded_is_never_taken_for_absent() {
     facts.dedupe.remove(&touched);
     facts.records.remove(&touched);
     let _ = decide(View::new(facts), Seq::ZERO, &commands);
+}
+
+/// Two changes of one key would depend on their order, and the check has to tell.
+#[test]
+#[should_panic(expected = "one change per key")]
+fn a_key_that_is_changed_twice_is_noticed() {
+    let change = |before, after| Change { key: 1, before, after };
+    let changes = [change(None, Some(1)), change(Some(1), Some(2))];
+    write(&mut BTreeMap::new(), &changes, &mut Seed(1).dice());
 }
