@@ -78,7 +78,12 @@ impl Worker {
         let reopen_at = self.reopening.map(|(at, _)| at);
         let open = !self.queue.is_closed();
         if !self.line.is_empty() && reopen_at.is_none_or(|at| at > Instant::now()) {
-            return Wake::Batch;
+            // Under load a batch always waits; sightings have their turn all the same.
+            return tokio::select! {
+                biased;
+                _ = flush.tick() => Wake::Flush,
+                () = std::future::ready(()) => Wake::Batch,
+            };
         }
         tokio::select! {
             () = sleep_until(reopen_at.unwrap_or_else(Instant::now)), if reopen_at.is_some() => Wake::Reopen,

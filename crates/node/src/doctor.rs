@@ -35,7 +35,9 @@ pub async fn run(common: &Common, args: DoctorArgs) -> anyhow::Result<Exit> {
     let mut printer = Printer { json: args.json, out: Output::stdout() };
     printer.print(&examined)?;
     eprint!("{}", summary(&opened.place, &examined));
-    Ok(if examined.findings.is_empty() { Exit::Done } else { Exit::Findings })
+    // What was found and not kept may have been a fault.
+    let clean = examined.findings.is_empty() && examined.dropped == 0;
+    Ok(if clean { Exit::Done } else { Exit::Findings })
 }
 
 struct Printer {

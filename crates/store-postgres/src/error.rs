@@ -72,7 +72,7 @@ fn of_server(error: &dyn DatabaseError) -> Fault {
         }
         // The schema has no checks, so the one that can fail is that of partitions.
         "23514" => Fault::NoPartition,
-        "53100" | "53200" => StoreError::Full(text).into(),
+        "53100" => StoreError::Full(text).into(),
         "58030" | "58P01" | "58P02" | "XX000" => StoreError::Io(text).into(),
         code if transient(code) => Fault::unavailable(text),
         _ => Fault::corrupt(format!("{text}; run doctor")),
@@ -86,7 +86,7 @@ fn transient(code: &str) -> bool {
     matches!(class, "08" | "28" | "40" | "57")
         || matches!(
             code,
-            "3D000" | "25006" | "25P03" | "42501" | "53300" | "53400" | "55006" | "55P03"
+            "3D000" | "25006" | "25P03" | "42501" | "53200" | "53300" | "53400" | "55006" | "55P03"
         )
 }
 

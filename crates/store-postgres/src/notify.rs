@@ -94,7 +94,7 @@ async fn listen_once(watched: &Watched, pause: &mut Duration) -> Result<(), Faul
         match timeout(watched.poll_interval, listener.try_recv()).await {
             Ok(Ok(Some(_))) => while listener.next_buffered().is_some() {},
             // The connection is lost, and with it what was said since.
-            Ok(Ok(None)) => return Ok(()),
+            Ok(Ok(None)) => return Err(Fault::unavailable("the listening connection was lost")),
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => {}
         }

@@ -13,7 +13,7 @@ use rusqlite::{Transaction, TransactionBehavior};
 
 use crate::desk::{Desk, TopicNumbers, bounds};
 use crate::error::{OrStore, corrupt};
-use crate::tail::{Segment, Tail};
+use crate::tail::{Segment, Tail, TailAt};
 use crate::{Options, connection, facts, run, write};
 
 /// What the writing thread remembers between batches.
@@ -42,13 +42,18 @@ impl Writer {
         let result = run(desk, batch, self.options.run_events);
         self.wrote.store(true, Ordering::Release);
         if let Err(error) = &result {
-            // Numbers given in a transaction that did not commit are not the file's.
-            desk.numbers.forget();
-            if matches!(error, StoreError::Io(_)) {
-                self.failed.store(true, Ordering::Release);
-            }
+            self.note(desk, error);
         }
         result
+    }
+
+    /// Takes note of a transaction that did not commit.
+    fn note(&self, desk: &mut Desk, error: &StoreError) {
+        // Numbers that were given in it are not the file's.
+        desk.numbers.forget();
+        if matches!(error, StoreError::Io(_)) {
+            self.failed.store(true, Ordering::Release);
+        }
     }
 
     /// Writes a run now, so that readers find everything in the tables. Nothing is lost if it fails:
@@ -56,8 +61,8 @@ impl Writer {
     pub(crate) fn settle(&self, desk: &mut Desk) {
         let wrote = self.wrote.load(Ordering::Acquire);
         let failed = self.failed.load(Ordering::Acquire);
-        if wrote && !failed && !desk.tail.is_empty() && settle(desk).is_err() {
-            desk.numbers.forget();
+        if wrote && !failed && !desk.tail.is_empty() {
+            settle(desk).unwrap_or_else(|error| self.note(desk, &error));
         }
     }
 
@@ -135,10 +140,11 @@ fn prepare(
     base: Seq,
     batch: &[Command],
 ) -> Result<Decision, StoreError> {
-    let mut known = facts::load(tx, numbers, segment, &needs(batch))?;
+    let tail = TailAt { segment, head: base };
+    let mut known = facts::load(tx, numbers, tail, &needs(batch))?;
     let more = follow_up(&known);
     if !more.is_empty() {
-        known.extend(facts::load(tx, numbers, segment, &more)?);
+        known.extend(facts::load(tx, numbers, tail, &more)?);
     }
     Ok(decide(View::new(known), base, batch))
 }

@@ -12,10 +12,18 @@ pub(crate) fn store_error(error: &rusqlite::Error) -> StoreError {
     match (failure.code, failure.extended_code) {
         // The shared-memory file cannot grow: the disk is full, though SQLite calls it an I/O error.
         (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => StoreError::Full(text),
-        (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => StoreError::Unavailable(text),
-        (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => {
-            StoreError::Corrupt(format!("{text}; run doctor, or restore a backup"))
-        }
+        (
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::ReadOnly
+            | ErrorCode::PermissionDenied,
+            _,
+        ) => StoreError::Unavailable(text),
+        // A row that must not be there is there: the file contradicts what was decided on it.
+        (
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation,
+            _,
+        ) => StoreError::Corrupt(format!("{text}; run doctor, or restore a backup")),
         _ => StoreError::Io(text),
     }
 }

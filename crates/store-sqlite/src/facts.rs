@@ -7,16 +7,16 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::desk::TopicNumbers;
 use crate::error::OrStore;
 use crate::rows;
-use crate::tail::Segment;
+use crate::tail::TailAt;
 
 pub(crate) fn load(
     conn: &Connection,
     numbers: &mut TopicNumbers,
-    segment: &Segment,
+    tail: TailAt<'_>,
     needs: &ReadSet,
 ) -> Result<Facts, StoreError> {
     let mut facts = Facts::absent(needs);
-    load_events(conn, numbers, segment, &mut facts)?;
+    load_events(conn, numbers, tail, &mut facts)?;
     load_tombstones(conn, &mut facts)?;
     load_versions(conn, &mut facts)?;
     load_topics(conn, numbers, &mut facts)?;
@@ -26,14 +26,15 @@ pub(crate) fn load(
 fn load_events(
     conn: &Connection,
     numbers: &mut TopicNumbers,
-    segment: &Segment,
+    tail: TailAt<'_>,
     facts: &mut Facts,
 ) -> Result<(), StoreError> {
     let sql = format!("SELECT {} FROM event_dedupe WHERE event_id = ?1", rows::DEDUPE_COLUMNS);
     let mut select = conn.prepare_cached(&sql).or_store()?;
-    let tail = segment.events();
+    // Taken first, so that the tail is not locked while the disk is read.
+    tail.fill(&mut facts.dedupe);
     for (id, slot) in &mut facts.dedupe {
-        *slot = match tail.dedupe(id) {
+        *slot = match slot.take() {
             Some(dedupe) => Some(dedupe),
             None => select
                 .query_row([&id.as_bytes()[..]], |row| rows::dedupe(row, 0))

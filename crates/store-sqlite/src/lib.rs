@@ -33,7 +33,7 @@ use tokio::sync::watch as channel;
 
 use apply::Writer;
 use desk::{Desk, Snapshot};
-use tail::Tail;
+use tail::{Tail, TailAt};
 use watch::Watcher;
 use worker::Workers;
 
@@ -165,8 +165,9 @@ impl Store for SqliteStore {
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
         self.read(move |desk| {
-            let Snapshot { conn, numbers, segment, .. } = desk.snapshot()?;
-            facts::load(&conn, numbers, &segment, &needs)
+            let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
+            let tail = TailAt { segment: &segment, head: bounds.head };
+            facts::load(&conn, numbers, tail, &needs)
         })
         .await
     }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Params, Row, params};
 
 use crate::desk::{Desk, Snapshot, TopicNumbers};
 use crate::error::{OrStore, corrupt};
-use crate::tail::Segment;
+use crate::tail::TailAt;
 use crate::{facts, feed, rows};
 
 pub(crate) fn page(
@@ -15,7 +15,8 @@ pub(crate) fn page(
     after: &Place,
     entries_max: usize,
 ) -> Result<Vec<Entry>, StoreError> {
-    let Snapshot { conn: tx, numbers, segment, .. } = desk.snapshot()?;
+    let Snapshot { conn: tx, numbers, segment, bounds } = desk.snapshot()?;
+    let tail = TailAt { segment: &segment, head: bounds.head };
     let max = i64::try_from(entries_max).unwrap_or(i64::MAX);
     match after {
         Place::Records(after) => {
@@ -24,7 +25,8 @@ pub(crate) fn page(
         }
         Place::Dedupe(after) => {
             let mut entries = dedupe(&tx, after.as_ref(), max)?;
-            entries.extend(tail_dedupe(&segment, after.as_ref()));
+            let new = tail.collect(|event| vec![(event.id, event.dedupe)]);
+            entries.extend(new.into_iter().filter(|(id, _)| after.is_none_or(|after| *id > after)));
             entries.sort_unstable_by_key(|(id, _)| *id);
             entries.truncate(entries_max);
             Ok(entries.into_iter().map(|(id, row)| Entry::Dedupe(id, row)).collect())
@@ -81,12 +83,6 @@ fn dedupe(
     collect(conn, &sql, params![after, max], |row| {
         Ok((rows::event_id(row, 0)?, rows::dedupe(row, 1).or_store()?))
     })
-}
-
-fn tail_dedupe(segment: &Segment, after: Option<&EventId>) -> Vec<(EventId, Dedupe)> {
-    let events = segment.events();
-    let rows = events.by_seq.values().map(|event| (event.id, event.dedupe));
-    rows.filter(|(id, _)| after.is_none_or(|after| id > after)).collect()
 }
 
 fn versions(
@@ -156,7 +152,7 @@ pub(crate) fn linked(
     topic: &TopicId,
     events_max: usize,
 ) -> Result<Vec<EventId>, StoreError> {
-    let Snapshot { conn, numbers, segment, .. } = desk.snapshot()?;
+    let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
     let Some(topic_no) = numbers.find(&conn, topic)? else { return Ok(Vec::new()) };
     let sql = "SELECT link_seq, event_id FROM topic_links JOIN events USING (seq)
                WHERE topic_no = ?1 ORDER BY link_seq LIMIT ?2";
@@ -164,11 +160,11 @@ pub(crate) fn linked(
     let mut links = collect(&conn, sql, params![topic_no, max], |row| {
         Ok((row.get::<_, i64>(0).or_store()?, rows::event_id(row, 1)?))
     })?;
-    let events = segment.events();
-    for event in events.by_seq.values() {
+    let tail = TailAt { segment: &segment, head: bounds.head };
+    links.extend(tail.collect(|event| {
         let ours = event.links.iter().filter(|(no, _)| *no == topic_no);
-        links.extend(ours.map(|(_, link_seq)| (*link_seq, event.id)));
-    }
+        ours.map(|(_, link_seq)| (*link_seq, event.id)).collect()
+    }));
     links.sort_unstable();
     Ok(links.into_iter().take(events_max).map(|(_, id)| id).collect())
 }

@@ -130,20 +130,23 @@ impl Segment {
         numbers: &mut TopicNumbers,
         head: Seq,
     ) -> Result<(), StoreError> {
-        if self.events().head >= head {
+        let from = self.events().head;
+        if from >= head {
             return Ok(());
         }
-        let mut events = self.events_mut();
         let sql = format!(
             "SELECT {} FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq",
             rows::RECORD_COLUMNS
         );
-        let from = events.head.0;
-        let missing = collect(conn, &sql, [from, head.0], |row| rows::record(conn, numbers, row))?;
-        for record in &missing {
+        let missing =
+            collect(conn, &sql, [from.0, head.0], |row| rows::record(conn, numbers, row))?;
+        // The rows were read without the lock; another thread may have added some of them since.
+        let mut events = self.events_mut();
+        let from = events.head;
+        for record in missing.iter().filter(|record| record.seq > from) {
             events.add(conn, numbers, record)?;
         }
-        events.head = events.head.max(head);
+        events.head = from.max(head);
         Ok(())
     }
 
@@ -214,7 +217,31 @@ impl TailEvents {
 
     /// What dedupe says of an event in the tail: it was seen once, when it was taken in. Anything
     /// else that happens to it is written after a run.
-    pub(crate) fn dedupe(&self, id: &EventId) -> Option<Dedupe> {
+    fn dedupe(&self, id: &EventId) -> Option<Dedupe> {
         self.by_seq.get(self.ids.get(id)?).map(|event| event.dedupe)
+    }
+}
+
+/// The tail as of one head. It grows while a transaction reads, and what came after the
+/// transaction began is not part of its moment.
+#[derive(Clone, Copy)]
+pub(crate) struct TailAt<'a> {
+    pub segment: &'a Segment,
+    pub head: Seq,
+}
+
+impl TailAt<'_> {
+    /// Fills in what dedupe says of those ids that are in the tail.
+    pub(crate) fn fill(&self, rows: &mut BTreeMap<EventId, Option<Dedupe>>) {
+        let events = self.segment.events();
+        for (id, row) in rows {
+            *row = events.dedupe(id).filter(|dedupe| dedupe.seq <= Some(self.head));
+        }
+    }
+
+    /// What is collected from each event of the tail.
+    pub(crate) fn collect<T>(&self, of: impl Fn(&TailEvent) -> Vec<T>) -> Vec<T> {
+        let events = self.segment.events();
+        events.by_seq.range(..=self.head.0).flat_map(|(_, event)| of(event)).collect()
     }
 }

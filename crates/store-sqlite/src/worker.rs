@@ -34,7 +34,9 @@ impl Workers {
     }
 
     fn idlest(&self) -> &Worker {
-        let busy = |worker: &&Worker| worker.busy.load(Ordering::Relaxed);
+        // A thread that has ended, because a job of it panicked, has no jobs and must not get any.
+        let ended = |worker: &Worker| worker.jobs.as_ref().is_none_or(mpsc::Sender::is_closed);
+        let busy = |worker: &&Worker| (ended(worker), worker.busy.load(Ordering::Relaxed));
         self.threads.iter().min_by_key(busy).expect("there is a thread for every desk")
     }
 

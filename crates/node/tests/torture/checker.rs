@@ -1,5 +1,6 @@
 //! The one checker: what the outside world knows of a run, held against what is stored.
 
+mod controls;
 mod dump;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -23,6 +23,10 @@ const LINES: usize = 8_000;
 /// Each process gets this share of the lines; what lies in the middle goes to both.
 const SHARE_PERCENT: usize = 65;
 
+/// Answers of the one process for which the other one waits, and how many lines each may be ahead.
+const STEP: usize = 200;
+const WINDOW: usize = 800;
+
 /// Few rows at a time, so that the reader is often right behind the writers.
 const READ_ROWS_MAX: usize = 50;
 
@@ -92,7 +96,10 @@ async fn write_at_once(test: &str, home: Home, seed: Seed) {
 
     let shares = shares(&load, seed);
     let mut history = History::new(&load);
-    let mut imports = shares.each_ref().map(|share| Import::start(&home.place, Plan::new(share)));
+    let plan = |share| Plan { window: WINDOW, ..Plan::new(share) };
+    let mut imports = shares.each_ref().map(|share| Import::start(&home.place, plan(share)));
+    // In step, so that neither is done before the other has begun.
+    while imports.iter_mut().all(|import| import.wait_for_answers(STEP)) {}
     for import in &mut imports {
         let code = import.finish().code();
         assert!(matches!(code, Some(0 | 3)), "{test}: {code:?}: {}", import.stderr());

@@ -3,29 +3,21 @@
 //! had acknowledged by then must be there, and every row that a reader of the feed had seen. Without
 //! syncs it must not: that shows that the cut cuts.
 
-use std::fs;
-use std::process::Command;
+mod machine;
+
 use std::sync::Arc;
 
 use kukuri_core::Cursor;
 use kukuri_store::Store;
 use kukuri_testkit::generate::{Dice, Seed};
-use kukuri_testkit::mount::{PowerCut, Restored, Unmountable};
-use kukuri_testkit::postgres::{Cluster, Durability, Settings};
+use kukuri_testkit::mount::Unmountable;
 use tempfile::TempDir;
 
 use crate::checker::{Finding, History};
-use crate::freeze::Frozen;
 use crate::import::{Import, Plan};
 use crate::load::Load;
-use crate::rig::{self, Place, UNSAFE_FOR_TESTS, require_none};
-
-const MIB: u64 = 1 << 20;
-const DISK_BYTES: u64 = 128 * MIB;
-const DISK_BYTES_POSTGRES: u64 = 320 * MIB;
-
-/// A store moves its log into the file when it has grown to 32 MiB.
-const LONG_BYTES: usize = 26 << 20;
+use crate::rig::{self, UNSAFE_FOR_TESTS, require_none};
+use machine::{Commits, Machine};
 
 const IMAGES: usize = 20;
 const IMAGES_POSTGRES: usize = 6;
@@ -42,120 +34,12 @@ const LINES_PER_IMAGE: usize = ANSWERS_MAX + WINDOW;
 /// More rows than lie between two cuts.
 const ROWS_MAX: usize = 10 * LINES_PER_IMAGE;
 
-/// Whether commits wait for the disk. They do not in the negative control.
+/// When the power is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Commits {
-    Synced,
-    Unsynced,
-}
-
-/// A store on a disk whose power can be cut.
-enum Machine {
-    Sqlite { disk: PowerCut },
-    Postgres { server: Box<Server>, disk: PowerCut },
-}
-
-struct Server {
-    cluster: Cluster,
-    database: String,
-    settings: Settings,
-}
-
-impl Machine {
-    fn sqlite(_: Commits) -> Result<Machine, Unmountable> {
-        Ok(Machine::Sqlite { disk: PowerCut::mount(DISK_BYTES)? })
-    }
-
-    fn postgres(commits: Commits) -> Result<Machine, Unmountable> {
-        let disk = PowerCut::mount(DISK_BYTES_POSTGRES)?;
-        let mut settings = Settings::new(Durability::Durable);
-        settings.home = Some(disk.path().to_owned());
-        settings.options.push(("max_wal_size".into(), "64MB".into()));
-        if commits == Commits::Unsynced {
-            settings.options.push(("fsync".into(), "off".into()));
-        }
-        let cluster = Cluster::start_with(&settings).expect("PostgreSQL starts");
-        let url = cluster.create_database();
-        // The test's cluster is made without syncs; that of a user has been there for long.
-        let synced = Command::new("sync").arg("--file-system").arg(disk.path()).status();
-        assert!(synced.is_ok_and(|status| status.success()), "the disk can be synced");
-        let database = url.rsplit('/').next().expect("an address has a database").to_owned();
-        let server = Box::new(Server { cluster, database, settings });
-        Ok(Machine::Postgres { server, disk })
-    }
-
-    fn place(&self) -> Place {
-        match self {
-            Self::Sqlite { disk } => Place::Sqlite(disk.path().join("data")),
-            Self::Postgres { server, .. } => Place::Postgres(server.cluster.url(&server.database)),
-        }
-    }
-
-    /// The size of the embedded store's file, without its log.
-    fn file_bytes(&self) -> u64 {
-        match self.place() {
-            Place::Sqlite(directory) => {
-                fs::metadata(directory.join(kukuri_store_sqlite::FILE)).map_or(0, |data| data.len())
-            }
-            Place::Postgres(_) => 0,
-        }
-    }
-
-    /// What has to be written before the first cut, so that the log is moved into the file during
-    /// the cuts that follow.
-    fn long_bytes(&self) -> usize {
-        match self {
-            Self::Sqlite { .. } => LONG_BYTES,
-            Self::Postgres { .. } => 0,
-        }
-    }
-
-    /// The disk as a cut would leave it now. The import stands still already.
-    fn cut(&self) -> Restored {
-        let image = match self {
-            Self::Sqlite { disk } => disk.cut(),
-            Self::Postgres { server, disk } => {
-                let _frozen = Frozen::server(&server.cluster.data_dir());
-                disk.cut()
-            }
-        };
-        let image = image.expect("there is memory for an image");
-        image.mount().expect("a journalling file system survives a cut")
-    }
-
-    /// Opens the store on a restored disk and checks it.
-    async fn check(
-        &self,
-        restored: &Restored,
-        history: &History<'_>,
-        commits: Commits,
-    ) -> Vec<Finding> {
-        let server = match self {
-            Self::Sqlite { .. } => {
-                return check(&Place::Sqlite(restored.path().join("data")), history, commits).await;
-            }
-            Self::Postgres { server, .. } => server,
-        };
-        let home = Some(restored.path().to_owned());
-        let settings = Settings { home, ..server.settings.clone() };
-        // It names a process that a reboot would have ended.
-        let _ = fs::remove_file(restored.path().join("data/postmaster.pid"));
-        match Cluster::start_with(&settings) {
-            Ok(cluster) => {
-                check(&Place::Postgres(cluster.url(&server.database)), history, commits).await
-            }
-            Err(error) => vec![Finding::Unreadable(format!("{error:#}"))],
-        }
-    }
-}
-
-/// A server without syncs is one that `doctor` does not open.
-async fn check(place: &Place, history: &History<'_>, commits: Commits) -> Vec<Finding> {
-    let mut findings = place.check(history).await;
-    if commits == Commits::Synced {
-        findings.extend(place.doctor());
-    }
-    findings
+enum Moment {
+    Answers,
+    /// While the log is moved into the file.
+    Checkpoint,
 }
 
 /// One import with many cuts.
@@ -166,6 +50,7 @@ struct Cutting {
     load: Arc<Load>,
     /// Answers before the first cut.
     first: usize,
+    cuts: usize,
     in_flight: usize,
     checkpoints: usize,
 }
@@ -176,7 +61,7 @@ impl Cutting {
         let load = Arc::new(Load::new(seed, lines).after_long_notes(long_bytes));
         let first = load.lines.len() - lines;
         let dice = seed.part(1).dice();
-        Cutting { images, commits, dice, load, first, in_flight: 0, checkpoints: 0 }
+        Cutting { images, commits, dice, load, first, cuts: 0, in_flight: 0, checkpoints: 0 }
     }
 
     /// Cuts until there are enough images, or a finding.
@@ -196,9 +81,11 @@ impl Cutting {
         let mut history = History::new(&load);
         let mut import = Import::start(&place, plan);
         assert!(import.wait_for_answers(self.first), "the import ended: {}", import.stderr());
-        for _ in 0..self.images {
-            self.wait_for_moment(machine, &mut import);
-            show(&*store, &mut history).await;
+        while self.wants_more() {
+            self.cuts += 1;
+            if self.wait_for_moment(machine, &mut import) == Moment::Answers {
+                show(&*store, &mut history).await;
+            }
             import.pause();
             import.take_answers();
             import.tell(&mut history);
@@ -213,18 +100,24 @@ impl Cutting {
         Vec::new()
     }
 
-    /// Some answers later, with more lines under way; or else right when the log is moved into the
-    /// file.
-    fn wait_for_moment(&mut self, machine: &Machine, import: &mut Import) {
+    /// On a machine where little happens between two cuts, a few more until the log was moved.
+    fn wants_more(&self) -> bool {
+        let waits = self.first > 0 && self.checkpoints == 0;
+        self.cuts < self.images || (waits && self.cuts < 2 * self.images)
+    }
+
+    /// Some answers later, with more lines under way; or else right when the log is moved.
+    fn wait_for_moment(&mut self, machine: &Machine, import: &mut Import) -> Moment {
         let size = machine.file_bytes();
         let grows = || machine.file_bytes() > size;
         let more = 1 + self.dice.below(ANSWERS_MAX);
         assert!(import.wait_for_answers_or(more, grows), "it ended: {}", import.stderr());
-        if machine.file_bytes() > size {
+        if grows() {
             self.checkpoints += 1;
-        } else {
-            assert!(import.wait_for_sent(AHEAD), "nobody reads any more");
+            return Moment::Checkpoint;
         }
+        assert!(import.wait_for_sent(AHEAD), "nobody reads any more");
+        Moment::Answers
     }
 }
 
@@ -244,9 +137,9 @@ async fn hold(test: &str, images: usize, make: fn(Commits) -> Result<Machine, Un
         };
         let mut cutting = Cutting::new(images, Commits::Synced, seed, machine.long_bytes());
         let findings = cutting.run(&machine).await;
-        let Cutting { in_flight, checkpoints, .. } = cutting;
+        let Cutting { cuts, in_flight, checkpoints, .. } = cutting;
         println!(
-            "{test}, seed {seed}: {images} images, {in_flight} with lines in flight, \
+            "{test}, seed {seed}: {cuts} images, {in_flight} with lines in flight, \
              {checkpoints} while the log was moved into the file"
         );
         require_none(test, &findings);
