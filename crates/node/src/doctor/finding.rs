@@ -44,8 +44,7 @@ impl fmt::Display for Finding {
 }
 
 /// The events are whole, and what was derived from them is not: deriving it anew is enough.
-pub const REBUILD: &str =
-    "make a new store: kukuri-node --data NEW topic add every topic that kukuri-node topic list names, then kukuri-node export | kukuri-node --data NEW import --any-age -, and keep the old store until the counts agree";
+pub const REBUILD: &str = "make a new store: kukuri-node --data NEW topic add every topic that kukuri-node topic list names, then kukuri-node export | kukuri-node --data NEW import --any-age -, and keep the old store until the counts agree";
 
 /// Something outside the node has changed the data.
 pub const RESTORE: &str = "stop the node, keep a copy of the data, and restore the last backup";

@@ -57,7 +57,11 @@ impl Program {
 fn sabotaged() -> PathBuf {
     let node = Path::new(env!("CARGO_BIN_EXE_kukuri-node"));
     let path = node.with_file_name("examples").join("sabotaged");
-    assert!(path.is_file(), "{} is missing: build it with the tests, without --test", path.display());
+    assert!(
+        path.is_file(),
+        "{} is missing: build it with the tests, without --test",
+        path.display()
+    );
     path
 }
 
