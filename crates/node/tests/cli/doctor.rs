@@ -25,7 +25,7 @@ pub fn findings_are_lines_of_json(site: &Site) {
 const SABOTAGE: &[(&str, &str)] = &[
     ("DELETE FROM events_outbox WHERE seq = 5", "feed: feed row 6: it follows row 4"),
     ("UPDATE topic_usage SET events = events + 1", "usage: topic kukuri:global: its counter says"),
-    ("UPDATE events SET state = 3 WHERE seq = 7", "and the feed says visible; export into a new"),
+    ("UPDATE events SET state = 3 WHERE seq = 7", "and the feed says visible; make a new store"),
     ("UPDATE current_versions SET state = 2", "versions: key \"0:"),
     (
         "UPDATE events SET event_json = replace(event_json, '\"kind\":1', '\"kind\":2') WHERE seq = 7",

@@ -15,7 +15,7 @@ const DISK_BYTES: u64 = 128 * MIB;
 const DISK_BYTES_POSTGRES: u64 = 320 * MIB;
 
 /// A store moves its log into the file when it has grown to 32 MiB.
-const LONG_BYTES: usize = 27 << 20;
+const LONG_BYTES: usize = 28 << 20;
 
 /// Whether commits wait for the disk. They do not in the negative control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
