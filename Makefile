@@ -8,8 +8,8 @@ run: ## Run the node; ARGS="topic list" and the like are passed on
 	cargo run --release -- $(ARGS)
 
 test: setup lint ## Check everything: format, lints, all tests on both back ends
-	cargo nextest run --workspace
 	cargo test --quiet --workspace --doc
+	cargo nextest run --workspace
 
 lint: ## Check format and lints
 	cargo fmt --all --check
