@@ -1,6 +1,6 @@
 //! Where the feed begins and ends: the first thing that every transaction reads.
 
-use kukuri_core::{Epoch, FeedBounds, Seq};
+use kukuri_core::{Epoch, FeedBounds, Seq, UnixMillis};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row, raw_sql};
 
@@ -9,15 +9,18 @@ use crate::error::Fault;
 /// Prepared under a name of its own, so that it can be run in the message that begins a transaction.
 /// A head that is known already spares the server all older partitions.
 pub(crate) const PREPARE: &str = "PREPARE bounds (BIGINT) AS
-    SELECT epoch, floor_seq, topics_version,
-        (SELECT seq FROM events_outbox WHERE seq >= $1 ORDER BY seq DESC LIMIT 1)
-    FROM feed_meta";
+    SELECT m.epoch, m.floor_seq, m.topics_version, o.seq, o.ingested_at
+    FROM feed_meta m LEFT JOIN LATERAL (
+        SELECT seq, ingested_at FROM events_outbox WHERE seq >= $1 ORDER BY seq DESC LIMIT 1
+    ) AS o ON TRUE";
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub feed: FeedBounds,
     /// How often node-level subscriptions have changed.
     pub topics_version: i64,
+    /// When the last row was taken in.
+    pub latest: Option<UnixMillis>,
 }
 
 /// Runs `begin`, which may be several statements or none, and reads the bounds of the feed in its
@@ -59,5 +62,6 @@ async fn execute(
         floor,
         head: last.map_or(floor, |last| last.max(floor)),
     };
-    Ok((Bounds { feed, topics_version: row.try_get(2)? }, last))
+    let latest = row.try_get::<Option<i64>, _>(4)?.map(UnixMillis);
+    Ok((Bounds { feed, topics_version: row.try_get(2)?, latest }, last))
 }

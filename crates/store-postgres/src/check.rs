@@ -13,15 +13,11 @@ const SETTINGS: &str = "SELECT current_setting('server_version_num')::INTEGER,
     current_setting('server_version'), current_setting('fsync'),
     current_setting('full_page_writes'), current_setting('synchronous_commit')";
 
-/// What was found that an operator should know.
-#[derive(Debug)]
-pub(crate) struct Checked {
-    pub warnings: Vec<String>,
-    /// The server would acknowledge commits before they are synced; the lane asks for more.
-    pub raise_sync: bool,
-}
-
-pub(crate) async fn check(connection: &mut PgConnection, fsync: Fsync) -> Result<Checked, Fault> {
+/// What an operator should know.
+pub(crate) async fn check(
+    connection: &mut PgConnection,
+    fsync: Fsync,
+) -> Result<Vec<String>, Fault> {
     let row = sqlx::query(SETTINGS).fetch_one(connection).await?;
     let (number, version): (i32, String) = (row.try_get(0)?, row.try_get(1)?);
     if number < VERSION_MIN {
@@ -41,14 +37,14 @@ pub(crate) async fn check(connection: &mut PgConnection, fsync: Fsync) -> Result
         }
         warnings.push(format!("the server runs with {setting}=off: for tests only"));
     }
-    let asynchronous = row.try_get::<String, _>(4)? == "off";
-    let raise_sync = asynchronous && fsync == Fsync::Required;
-    if asynchronous {
-        let remedy =
-            if raise_sync { "the lane switches it on for itself" } else { "commits may be lost" };
+    if row.try_get::<String, _>(4)? == "off" {
+        let remedy = match fsync {
+            Fsync::Required => "the lane switches it on for itself",
+            Fsync::AnyForTests => "commits may be lost",
+        };
         warnings.push(format!("the server runs with synchronous_commit=off: {remedy}"));
     }
-    Ok(Checked { warnings, raise_sync })
+    Ok(warnings)
 }
 
 fn refuse(why: String) -> Fault {

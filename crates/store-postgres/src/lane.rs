@@ -12,13 +12,15 @@ use crate::partition::Partitions;
 use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
 use crate::write::write;
-use crate::{bounds, facts};
+use crate::{Fsync, bounds, facts};
 
 /// "cn_relay" in ASCII. Advisory locks belong to one database, so the schema is all there is to name.
 pub(crate) const LOCK_KEY: i64 = 7_164_769_002_125_549_945;
 
-/// A batch waits for the lock (5 s) and runs a dozen statements of far less than 10 s each.
-pub(crate) const APPLY_LIMIT: Duration = Duration::from_secs(60);
+/// How long one try may take: connecting (10 s), waiting for the lock (5 s), and some statements of
+/// far less than a second each. It ends before the lane gives up on a store that is stuck
+/// (`apply_wait_max`, 30 s), so that the lane always learns why.
+pub(crate) const APPLY_LIMIT: Duration = Duration::from_secs(25);
 
 /// Whoever gets the lock sees all that its last holder wrote: the statements after this one take
 /// snapshots of their own, whatever isolation the server offers by itself.
@@ -36,11 +38,11 @@ pub(crate) struct Session {
 impl Session {
     pub async fn open(
         server: &Server,
-        role: Role,
+        fsync: Fsync,
         epoch: Epoch,
         outbox_partition_rows: u32,
     ) -> Result<Self, Fault> {
-        let mut connection = server.connect(role).await?;
+        let mut connection = server.connect(Role::Lane(fsync)).await?;
         let partitions = Partitions::load(&mut connection, outbox_partition_rows).await?;
         Ok(Self { connection, partitions, epoch, head: Seq::ZERO })
     }

@@ -17,6 +17,7 @@ mod migrate;
 mod notify;
 mod numbers;
 mod options;
+mod packed;
 mod page;
 mod partition;
 mod query;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kukuri_core::{NodeTopic, Seq, TopicId, Usage};
+use kukuri_core::{NodeTopic, Seq, TopicId, UnixMillis, Usage};
 use kukuri_event::{EventId, UnixSeconds};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -11,33 +11,60 @@ use crate::error::Fault;
 use crate::numbers::TopicNumbers;
 use crate::rows::{self, topics_and_usage};
 
-/// State 1 is effective.
-const BODIES: &str = "SELECT seq, body FROM events WHERE seq = ANY($1) AND state = 1";
+macro_rules! body_columns {
+    () => {
+        "seq, event_id, pubkey, created_at, kind, sig, body"
+    };
+}
+
+/// State 1 is effective. Few events are kept longer, so these are looked for among what is left.
+/// Looking into the partitions of months to come would cost as much as the rest.
+const BODIES: &str = concat!(
+    "WITH standard AS MATERIALIZED (SELECT ",
+    body_columns!(),
+    " FROM events WHERE keep = 0 AND seq = ANY($1) AND state = 1 AND ingested_at <= $2)
+    SELECT * FROM standard UNION ALL SELECT ",
+    body_columns!(),
+    " FROM events WHERE keep = 1 AND state = 1
+        AND seq = ANY(ARRAY(SELECT UNNEST($1) EXCEPT SELECT seq FROM standard))"
+);
 
 const TOPICS: &str = concat!("SELECT ", topics_and_usage!(), " ORDER BY s.topic_id");
 
 const LINKED: &str = "SELECT event_id FROM (
-        (SELECT link, event_id FROM event_topics WHERE topic = $1 ORDER BY link LIMIT $2)
+        (SELECT link_seq, event_id FROM event_topics WHERE topic_no = $1
+            ORDER BY link_seq LIMIT $2)
         UNION ALL
-        (SELECT link, event_id FROM hidden_links WHERE topic = $1 ORDER BY link LIMIT $2)
-    ) AS links ORDER BY link LIMIT $2";
+        (SELECT link_seq, event_id FROM hidden_links WHERE topic_no = $1
+            ORDER BY link_seq LIMIT $2)
+    ) AS links ORDER BY link_seq LIMIT $2";
 
 const EXPIRED: &str = "SELECT event_id FROM expirations
-    WHERE expires_at <= $1 ORDER BY expires_at, event LIMIT $2";
+    WHERE expires_at <= $1 ORDER BY expires_at, seq LIMIT $2";
 
 /// A LIMIT of SQL.
 pub(crate) fn limit(entries_max: usize) -> i64 {
     i64::try_from(entries_max).unwrap_or(i64::MAX)
 }
 
+/// Nearly all events were taken in by the time of the latest one. What is not found up to then is
+/// looked for everywhere, since clocks go back.
 pub(crate) async fn bodies(
     connection: &mut PgConnection,
     events: &[Seq],
+    latest: UnixMillis,
 ) -> Result<Vec<Option<String>>, Fault> {
-    let seqs: Vec<i64> = events.iter().map(|seq| seq.0).collect();
-    let mut found = HashMap::with_capacity(seqs.len());
-    for row in sqlx::query(BODIES).bind(seqs).fetch_all(connection).await? {
-        found.insert(Seq(row.try_get(0)?), rows::text(row.try_get(1)?)?);
+    let mut found = HashMap::with_capacity(events.len());
+    for until in [latest, UnixMillis(i64::MAX)] {
+        let missing = events.iter().filter(|seq| !found.contains_key(*seq));
+        let missing: Vec<i64> = missing.map(|seq| seq.0).collect();
+        if missing.is_empty() {
+            break;
+        }
+        let rows = sqlx::query(BODIES).bind(missing).bind(until.0);
+        for row in rows.fetch_all(&mut *connection).await? {
+            found.insert(Seq(row.try_get(0)?), rows::json(&row, 1)?);
+        }
     }
     // A number may have been asked for twice.
     Ok(events.iter().map(|seq| found.get(seq).cloned()).collect())

@@ -91,13 +91,21 @@ async fn listen_once(watched: &Watched, pause: &mut Duration) -> Result<(), Faul
     loop {
         look(watched, &mut listener).await?;
         *pause = RECONNECT_FIRST;
-        match timeout(watched.poll_interval, listener.try_recv()).await {
-            Ok(Ok(Some(_))) => while listener.next_buffered().is_some() {},
-            // The connection is lost, and with it what was said since.
-            Ok(Ok(None)) => return Err(Fault::unavailable("the listening connection was lost")),
-            Ok(Err(error)) => return Err(error.into()),
-            Err(_) => {}
-        }
+        // Most of what is heard is what this process said itself.
+        while let Some(head) = hear(watched, &mut listener).await?
+            && head <= *watched.heads.borrow()
+        {}
+    }
+}
+
+/// The head that somebody tells of; `None` when nobody did for a while.
+async fn hear(watched: &Watched, listener: &mut PgListener) -> Result<Option<Seq>, Fault> {
+    match timeout(watched.poll_interval, listener.try_recv()).await {
+        Ok(Ok(Some(told))) => Ok(told.payload().parse().ok().map(Seq)),
+        // The connection is lost, and with it what was said since.
+        Ok(Ok(None)) => Err(Fault::unavailable("the listening connection was lost")),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Ok(None),
     }
 }
 

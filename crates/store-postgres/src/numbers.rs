@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use crate::error::Fault;
 use crate::write::Bulk;
 
-const INSERT: &str = "INSERT INTO topic_numbers (topic, topic_id)
+const INSERT: &str = "INSERT INTO topic_numbers (topic_no, topic_id)
     SELECT UNNEST($1::INTEGER[]), UNNEST($2::TEXT[])";
 
 #[derive(Debug, Default)]
@@ -109,9 +109,14 @@ impl TopicNumbers {
         Ok(found)
     }
 
+    /// The numbers of all the topics, if all of them are known already.
+    pub fn known(&self, topics: &[TopicId]) -> Option<Vec<i32>> {
+        self.read(|known| topics.iter().map(|topic| known.by_id.get(topic).copied()).collect())
+    }
+
     /// Every number that was ever given.
     pub async fn all(&self, connection: &mut PgConnection) -> Result<Vec<i32>, Fault> {
-        let rows = sqlx::query("SELECT topic FROM topic_numbers ORDER BY topic");
+        let rows = sqlx::query("SELECT topic_no FROM topic_numbers ORDER BY topic_no");
         let rows = rows.fetch_all(connection).await?;
         Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
     }
@@ -129,10 +134,11 @@ impl TopicNumbers {
         if missing.is_empty() {
             return Ok(());
         }
-        let rows = sqlx::query("SELECT topic, topic_id FROM topic_numbers WHERE topic = ANY($1)")
-            .bind(missing)
-            .fetch_all(connection)
-            .await?;
+        let rows =
+            sqlx::query("SELECT topic_no, topic_id FROM topic_numbers WHERE topic_no = ANY($1)")
+                .bind(missing)
+                .fetch_all(connection)
+                .await?;
         self.remember(&rows.iter().map(pair).collect::<Result<Vec<_>, Fault>>()?);
         Ok(())
     }
@@ -149,7 +155,7 @@ impl TopicNumbers {
     ) -> Result<Vec<(TopicId, i32)>, Fault> {
         let ids: Vec<&str> = topics.iter().map(TopicId::as_str).collect();
         let rows =
-            sqlx::query("SELECT topic, topic_id FROM topic_numbers WHERE topic_id = ANY($1)")
+            sqlx::query("SELECT topic_no, topic_id FROM topic_numbers WHERE topic_id = ANY($1)")
                 .bind(ids)
                 .fetch_all(connection)
                 .await?;
@@ -168,16 +174,16 @@ impl BatchNumbers {
         if topics.is_empty() {
             return Ok(());
         }
-        let last = sqlx::query("SELECT topic FROM topic_numbers ORDER BY topic DESC LIMIT 1");
+        let last = sqlx::query("SELECT topic_no FROM topic_numbers ORDER BY topic_no DESC LIMIT 1");
         let last = last.fetch_optional(&mut *connection).await?;
         let last: i32 = last.map_or(Ok(0), |row| row.try_get(0))?;
         self.added = topics.into_iter().zip(last + 1..).collect();
         self.numbers.extend(self.added.iter().cloned());
-        Bulk::new(INSERT, self.added.len())
+        let mut bulk = Bulk::default();
+        bulk.insert(INSERT, self.added.len())
             .bind(self.added.iter().map(|(_, number)| *number))
-            .bind(self.added.iter().map(|(topic, _)| topic.as_str()))
-            .run(connection)
-            .await
+            .bind(self.added.iter().map(|(topic, _)| topic.as_str()));
+        bulk.run(connection).await
     }
 }
 

@@ -7,9 +7,7 @@ use sqlx::postgres::PgConnection;
 use crate::error::Fault;
 use crate::facts::read_records;
 use crate::numbers::TopicNumbers;
-use crate::rows::{
-    self, dedupe_columns, record_columns, tombstone_columns, topics_and_usage, version_columns,
-};
+use crate::rows::{self, columns, record_columns, topics_and_usage};
 use crate::{feed, list};
 
 const RECORDS: &str = concat!(
@@ -20,22 +18,22 @@ const RECORDS: &str = concat!(
 
 const DEDUPE: &str = concat!(
     "SELECT ",
-    dedupe_columns!(),
-    " FROM event_dedupe WHERE event_id > $1 ORDER BY event_id LIMIT $2"
+    columns!(dedupe),
+    " FROM event_dedupe d WHERE d.event_id > $1 ORDER BY d.event_id LIMIT $2"
 );
 
 const VERSIONS: &str = concat!(
     "SELECT ",
-    version_columns!(),
+    columns!(version),
     " FROM current_versions v WHERE (v.kind, v.pubkey, v.d) > ($1, $2, $3)
       ORDER BY v.kind, v.pubkey, v.d LIMIT $4"
 );
 
 const TOMBSTONES: &str = concat!(
     "SELECT ",
-    tombstone_columns!(),
-    " FROM deletion_tombstones t WHERE (t.target, t.pubkey) > ($1, $2)
-      ORDER BY t.target, t.pubkey LIMIT $3"
+    columns!(tombstone),
+    " FROM deletion_tombstones t WHERE (t.target_event_id, t.pubkey) > ($1, $2)
+      ORDER BY t.target_event_id, t.pubkey LIMIT $3"
 );
 
 const TOPICS: &str =

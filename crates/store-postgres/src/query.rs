@@ -3,20 +3,33 @@
 //! is compared in full.
 
 mod check;
+mod moment;
 mod plan;
 mod scan;
+mod stretch;
 
+use kukuri_core::Seq;
 use kukuri_event::{EventId, Filter, TagLetter, UnixSeconds};
 use kukuri_store::{Hit, Hits, Query, merge_hits};
+use sqlx::postgres::PgConnection;
 
 use crate::error::Fault;
 use crate::numbers::TopicNumbers;
 use crate::readers::Snapshot;
+pub(crate) use moment::Moment;
 use plan::{Plan, Source};
+use scan::Scan;
 
 /// More index rows would be read than the query may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooBroad;
+
+type Found = Result<Vec<Hit>, TooBroad>;
+
+/// How many rows are read at first for each hit that is wanted, where not every row is one. What can
+/// be answered at once mostly is with few; what cannot had better read more.
+const ROWS_PER_HIT_AT_ONCE: usize = 4;
+const ROWS_PER_HIT: usize = 16;
 
 /// Orders events of one second as the answer does, last first: it is greater for smaller ids.
 pub(crate) fn tie(id: EventId) -> i64 {
@@ -33,14 +46,53 @@ pub(crate) fn tag_key(letter: TagLetter, value: &str) -> i64 {
 }
 
 /// What is left of the rows that a query may cost.
-struct Budget {
+#[derive(Clone, Copy)]
+pub(crate) struct Budget {
     rows: usize,
 }
 
 impl Budget {
+    pub fn of(query: &Query) -> Self {
+        Self { rows: query.rows_max }
+    }
+
     fn spend(&mut self, rows: usize) {
         self.rows = self.rows.saturating_sub(rows);
     }
+}
+
+/// Answers a query of one filter with one statement, which costs one round trip in place of three.
+/// `None` if it takes more than that, or if the feed was replaced, of which [`answer`] complains.
+pub(crate) async fn answer_at_once(
+    connection: &mut PgConnection,
+    numbers: &TopicNumbers,
+    query: &Query,
+    known: Moment,
+    budget: &mut Budget,
+) -> Result<Option<Hits>, Fault> {
+    let [filter] = query.filters.as_slice() else {
+        return Ok(None);
+    };
+    let wanted = Wanted::new(query, filter);
+    let (now, hits) = match plan::at_once(numbers, &wanted) {
+        Some(Plan::Ids(ids)) if ids.len() <= budget.rows => {
+            budget.spend(ids.len());
+            check::by_id(connection, numbers, &wanted, ids, known.head).await?
+        }
+        Some(Plan::Scan(source)) => {
+            let mut scan = Scan::new(&wanted, source, ROWS_PER_HIT_AT_ONCE);
+            if scan.in_full {
+                return Ok(None);
+            }
+            let (now, _) = scan.read(connection, known.head, budget).await?;
+            if !scan.complete() {
+                return Ok(None);
+            }
+            (now, scan.into_hits())
+        }
+        _ => return Ok(None),
+    };
+    Ok(now.follows(known).then(|| Hits { head: now.head, hits: wanted.cut(hits) }))
 }
 
 /// All filters, as of the snapshot.
@@ -48,17 +100,18 @@ pub(crate) async fn answer(
     snapshot: &mut Snapshot,
     numbers: &TopicNumbers,
     query: &Query,
+    mut budget: Budget,
 ) -> Result<Result<Hits, TooBroad>, Fault> {
-    let mut budget = Budget { rows: query.rows_max };
+    let head = snapshot.bounds.feed.head;
     let mut answers = Vec::with_capacity(query.filters.len());
     for filter in &query.filters {
-        let wanted = Wanted { filter, now: query.now, limit: query.limit(filter) };
-        match wanted.find(snapshot, numbers, &mut budget).await? {
-            Ok(hits) => answers.push(hits),
+        let wanted = Wanted::new(query, filter);
+        match find(snapshot.connection(), numbers, &wanted, head, &mut budget).await? {
+            Ok(hits) => answers.push(wanted.cut(hits)),
             Err(TooBroad) => return Ok(Err(TooBroad)),
         }
     }
-    Ok(Ok(Hits { head: snapshot.bounds.feed.head, hits: merge_hits(answers) }))
+    Ok(Ok(Hits { head, hits: merge_hits(answers) }))
 }
 
 /// What one filter asks for.
@@ -68,48 +121,74 @@ struct Wanted<'a> {
     limit: usize,
 }
 
-impl Wanted<'_> {
-    async fn find(
-        &self,
-        snapshot: &mut Snapshot,
-        numbers: &TopicNumbers,
-        budget: &mut Budget,
-    ) -> Result<Result<Vec<Hit>, TooBroad>, Fault> {
-        let connection = snapshot.connection();
-        let mut hits = match plan::plan(connection, numbers, self).await? {
-            Plan::Nothing => return Ok(Ok(Vec::new())),
-            Plan::Ids(ids) => {
-                if ids.len() > budget.rows {
-                    return Ok(Err(TooBroad));
-                }
-                budget.spend(ids.len());
-                check::by_id(connection, numbers, self, ids).await?
-            }
-            Plan::Scan(source) => match scan::run(connection, numbers, self, source, budget).await?
-            {
-                Ok(hits) => hits,
-                Err(TooBroad) => return Ok(Err(TooBroad)),
-            },
-            Plan::AuthorsOrTopics { authors, topics, topic_rows } => {
-                // Authors as a rule have written less than topics hold. Where that turns out to be
-                // wrong, the topics are read after all, at twice their cost.
-                let mut tried = Budget { rows: budget.rows.min(topic_rows) };
-                let allowed = tried.rows;
-                let found = scan::run(connection, numbers, self, authors, &mut tried).await?;
-                budget.spend(allowed - tried.rows);
-                match found {
-                    Ok(hits) => hits,
-                    Err(TooBroad) => {
-                        match scan::run(connection, numbers, self, topics, budget).await? {
-                            Ok(hits) => hits,
-                            Err(TooBroad) => return Ok(Err(TooBroad)),
-                        }
-                    }
-                }
-            }
-        };
+impl<'a> Wanted<'a> {
+    fn new(query: &Query, filter: &'a Filter) -> Self {
+        Self { filter, now: query.now, limit: query.limit(filter) }
+    }
+
+    /// The first of the hits, in order.
+    fn cut(&self, mut hits: Vec<Hit>) -> Vec<Hit> {
         hits.sort_unstable_by_key(Hit::order);
         hits.truncate(self.limit);
-        Ok(Ok(hits))
+        hits
     }
+}
+
+async fn find(
+    connection: &mut PgConnection,
+    numbers: &TopicNumbers,
+    wanted: &Wanted<'_>,
+    head: Seq,
+    budget: &mut Budget,
+) -> Result<Found, Fault> {
+    match plan::plan(connection, numbers, wanted).await? {
+        Plan::Nothing => Ok(Ok(Vec::new())),
+        Plan::Ids(ids) if ids.len() > budget.rows => Ok(Err(TooBroad)),
+        Plan::Ids(ids) => {
+            budget.spend(ids.len());
+            let (_, hits) = check::by_id(connection, numbers, wanted, ids, head).await?;
+            Ok(Ok(hits))
+        }
+        Plan::Scan(source) => scan(connection, numbers, wanted, source, head, budget).await,
+        Plan::Everywhere => {
+            let source = Source::Topics(numbers.all(connection).await?);
+            scan(connection, numbers, wanted, source, head, budget).await
+        }
+        Plan::AuthorsOrTopics { authors, topics, topic_rows } => {
+            // Authors as a rule have written less than topics hold. Where that turns out to be
+            // wrong, the topics are read after all, at twice their cost.
+            let allowed = budget.rows.min(topic_rows);
+            let mut tried = Budget { rows: allowed };
+            let found = scan(connection, numbers, wanted, authors, head, &mut tried).await?;
+            budget.spend(allowed - tried.rows);
+            match found {
+                Ok(hits) => Ok(Ok(hits)),
+                Err(TooBroad) => scan(connection, numbers, wanted, topics, head, budget).await,
+            }
+        }
+    }
+}
+
+/// Reads on until the answer is complete, or has cost too much.
+async fn scan(
+    connection: &mut PgConnection,
+    numbers: &TopicNumbers,
+    wanted: &Wanted<'_>,
+    source: Source,
+    head: Seq,
+    budget: &mut Budget,
+) -> Result<Found, Fault> {
+    let mut scan = Scan::new(wanted, source, ROWS_PER_HIT);
+    while !scan.complete() {
+        // A query that needs exactly what it may cost is told apart from one that needs more by
+        // reading one row too many.
+        if scan.overdrawn {
+            return Ok(Err(TooBroad));
+        }
+        let (_, new) = scan.read(connection, head, budget).await?;
+        if scan.in_full {
+            check::retain(connection, numbers, &mut scan, &new).await?;
+        }
+    }
+    Ok(Ok(scan.into_hits()))
 }

@@ -2,10 +2,11 @@
 //! every use whether the connection is well, which costs as much as a small read; here one that was
 //! not used to its end is closed, and only one that rested is asked.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kukuri_core::{Epoch, Seq};
+use kukuri_core::{Epoch, Seq, UnixMillis};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, raw_sql};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -28,6 +29,8 @@ pub(crate) struct Readers {
     permits: Arc<Semaphore>,
     acquire_timeout: Duration,
     idle: Idle,
+    /// A time by which most events were taken in.
+    latest: AtomicI64,
 }
 
 /// Connections that rest, and since when.
@@ -54,6 +57,7 @@ impl Readers {
             permits: Arc::new(Semaphore::new(options.readers_max)),
             acquire_timeout: options.acquire_timeout,
             idle: Idle::default(),
+            latest: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -77,7 +81,19 @@ impl Readers {
         let mut reader = self.reader().await?;
         let known = *self.heads.borrow();
         let bounds = begin(&mut reader.connection, BEGIN, self.epoch, known).await?;
+        self.note(bounds.latest);
         Ok(Snapshot { reader, bounds })
+    }
+
+    /// Remembers when an event was taken in.
+    pub fn note(&self, time: Option<UnixMillis>) {
+        if let Some(time) = time {
+            self.latest.fetch_max(time.0, Ordering::Relaxed);
+        }
+    }
+
+    pub fn latest(&self) -> UnixMillis {
+        UnixMillis(self.latest.load(Ordering::Relaxed))
     }
 
     fn lend(&self, connection: PgConnection, permit: OwnedSemaphorePermit) -> Reader {

@@ -1,17 +1,19 @@
 //! Reading columns back into values. What cannot be read is corrupt, never absent.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use kukuri_core::{
     Dedupe, FeedRow, IngestPolicy, Keep, Link, Mark, MarkState, NodeTopic, Op, Reason, Record, Seq,
     Source, State, Tombstone, TombstoneKey, TopicId, UnixMillis, Usage, Version, VersionKey,
 };
-use kukuri_event::{Body, EventId, Kind, Pubkey, UnixSeconds};
+use kukuri_event::{Body, EventId, Kind, Pubkey, Signature, UnixSeconds};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Fault;
 use crate::numbers::TopicNumbers;
+use crate::packed::Fields;
 
 /// The bytes of one link in `events.links`.
 pub(crate) const LINK_BYTES: usize = 12;
@@ -28,11 +30,11 @@ fn wrong(what: &str, length: usize) -> Fault {
     Fault::corrupt(format!("{what} of {length} bytes; run doctor"))
 }
 
-fn coded<T>(value: Option<T>, column: &str, code: i16) -> Result<T, Fault> {
+fn coded<T>(value: Option<T>, column: &str, code: impl Display) -> Result<T, Fault> {
     value.ok_or_else(|| Fault::corrupt(format!("{column} has the unknown code {code}")))
 }
 
-pub(crate) fn kind(number: i32) -> Result<Kind, Fault> {
+pub(crate) fn kind(number: i64) -> Result<Kind, Fault> {
     let kind = u16::try_from(number).map(Kind);
     kind.map_err(|_| Fault::corrupt(format!("a kind of {number}")))
 }
@@ -41,10 +43,25 @@ pub(crate) fn text(bytes: Vec<u8>) -> Result<String, Fault> {
     String::from_utf8(bytes).map_err(|_| Fault::corrupt("a text that is not UTF-8; run doctor"))
 }
 
-pub(crate) fn body(json: &[u8]) -> Result<Arc<Body>, Fault> {
-    let body = Body::restore(text(json.to_vec())?);
-    body.map(Arc::new)
+pub(crate) fn body(json: String) -> Result<Arc<Body>, Fault> {
+    Body::restore(json)
+        .map(Arc::new)
         .map_err(|error| Fault::corrupt(format!("a stored event cannot be read: {error}")))
+}
+
+/// The canonical JSON of an event whose id, key, time, kind, signature and body begin at `first`.
+pub(crate) fn json(row: &PgRow, first: usize) -> Result<String, Fault> {
+    let sig: &[u8] = row.try_get(first + 4)?;
+    let fields = Fields {
+        id: event_id(row.try_get(first)?)?,
+        pubkey: pubkey(row.try_get(first + 1)?)?,
+        created_at: UnixSeconds(row.try_get(first + 2)?),
+        kind: kind(i64::from(row.try_get::<i32, _>(first + 3)?))?,
+        sig: Signature::from_slice(sig).ok_or_else(|| wrong("a signature", sig.len()))?,
+    };
+    let body = std::str::from_utf8(row.try_get(first + 5)?);
+    let body = body.map_err(|_| Fault::corrupt("a body that is not UTF-8; run doctor"))?;
+    Ok(fields.unstrip(body))
 }
 
 /// The topic numbers and link seqs of `events.links`.
@@ -68,7 +85,8 @@ pub(crate) fn links(bytes: &[u8], numbers: &TopicNumbers) -> Result<Vec<Link>, F
 /// The columns of [`record`].
 macro_rules! record_columns {
     () => {
-        "e.seq, e.ingested_at, e.keep, e.state, e.links, e.body"
+        "e.seq, e.ingested_at, e.keep, e.state, e.links, e.event_id, e.pubkey, e.created_at, e.kind,
+        e.sig, e.body"
     };
 }
 pub(crate) use record_columns;
@@ -78,7 +96,7 @@ pub(crate) fn record(row: &PgRow, numbers: &TopicNumbers) -> Result<Record, Faul
     let (keep, state): (i16, i16) = (row.try_get(2)?, row.try_get(3)?);
     Ok(Record {
         seq: Seq(row.try_get(0)?),
-        body: body(row.try_get(5)?)?,
+        body: body(json(row, 5)?)?,
         ingested_at: UnixMillis(row.try_get(1)?),
         keep: coded(Keep::from_code(keep), "keep", keep)?,
         state: coded(State::from_code(state), "state", state)?,
@@ -86,73 +104,89 @@ pub(crate) fn record(row: &PgRow, numbers: &TopicNumbers) -> Result<Record, Faul
     })
 }
 
-/// The columns of [`dedupe`].
-macro_rules! dedupe_columns {
-    () => {
-        "event_id, first_seen_at, last_seen_at, seen_count, seq"
+/// The columns of [`dedupe`], [`tombstone`], [`version`] and [`usage`]: rows of one shape, of which
+/// the first column says what they are, so that one statement can load all of them.
+macro_rules! columns {
+    (dedupe) => {
+        "1::SMALLINT, d.event_id, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
+        d.first_seen_at, d.last_seen_at, d.seen_count, d.seq"
+    };
+    (tombstone) => {
+        "2::SMALLINT, t.target_event_id, t.pubkey, t.deletion_event_id, NULL::BYTEA,
+        t.requested_at, t.applied_at, NULL::BIGINT, NULL::BIGINT"
+    };
+    (version) => {
+        "3::SMALLINT, v.pubkey, v.d, v.event_id, v.event_json,
+        v.kind::BIGINT, v.created_at, v.state::BIGINT, v.deleted_until"
+    };
+    (usage) => {
+        "4::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
+        u.topic_no::BIGINT, u.events, u.bytes, NULL::BIGINT"
     };
 }
-pub(crate) use dedupe_columns;
+pub(crate) use columns;
+
+pub(crate) const DEDUPE: i16 = 1;
+pub(crate) const TOMBSTONE: i16 = 2;
+pub(crate) const VERSION: i16 = 3;
+pub(crate) const USAGE: i16 = 4;
 
 pub(crate) fn dedupe(row: &PgRow) -> Result<(EventId, Dedupe), Fault> {
-    let seen_count: i64 = row.try_get(3)?;
+    let seen_count: i64 = row.try_get(7)?;
     let dedupe = Dedupe {
-        first_seen_at: UnixMillis(row.try_get(1)?),
-        last_seen_at: UnixMillis(row.try_get(2)?),
+        first_seen_at: UnixMillis(row.try_get(5)?),
+        last_seen_at: UnixMillis(row.try_get(6)?),
         seen_count: seen_count.cast_unsigned(),
-        seq: row.try_get::<Option<i64>, _>(4)?.map(Seq),
+        seq: row.try_get::<Option<i64>, _>(8)?.map(Seq),
     };
-    Ok((event_id(row.try_get(0)?)?, dedupe))
+    Ok((event_id(row.try_get(1)?)?, dedupe))
 }
 
-/// The columns of [`version`].
-macro_rules! version_columns {
-    () => {
-        "v.kind, v.pubkey, v.d, v.created_at, v.event_id, v.state, v.deleted_until, v.event_json"
+pub(crate) fn tombstone(row: &PgRow) -> Result<(TombstoneKey, Tombstone), Fault> {
+    let key = TombstoneKey { target: event_id(row.try_get(1)?)?, pubkey: pubkey(row.try_get(2)?)? };
+    let tombstone = Tombstone {
+        deletion_event_id: event_id(row.try_get(3)?)?,
+        requested_at: UnixSeconds(row.try_get(5)?),
+        applied_at: row.try_get::<Option<i64>, _>(6)?.map(UnixMillis),
     };
+    Ok((key, tombstone))
 }
-pub(crate) use version_columns;
 
 pub(crate) fn version(row: &PgRow) -> Result<(VersionKey, Version), Fault> {
     let key = VersionKey {
-        kind: kind(row.try_get(0)?)?,
+        kind: kind(row.try_get(5)?)?,
         pubkey: pubkey(row.try_get(1)?)?,
         d: text(row.try_get(2)?)?,
     };
-    let created_at: Option<i64> = row.try_get(3)?;
+    let created_at: Option<i64> = row.try_get(6)?;
     let mark = created_at.map(|created_at| {
-        let state: i16 = row.try_get(5)?;
+        let state: i64 = row.try_get(7)?;
+        let code = i16::try_from(state).ok().and_then(MarkState::from_code);
         Ok::<_, Fault>(Mark {
             created_at: UnixSeconds(created_at),
-            event_id: event_id(row.try_get(4)?)?,
-            state: coded(MarkState::from_code(state), "state", state)?,
+            event_id: event_id(row.try_get(3)?)?,
+            state: coded(code, "state", state)?,
         })
     });
-    let json: Option<&[u8]> = row.try_get(7)?;
+    let json: Option<Vec<u8>> = row.try_get(4)?;
     let version = Version {
         mark: mark.transpose()?,
-        deleted_until: row.try_get::<Option<i64>, _>(6)?.map(UnixSeconds),
-        body: json.map(body).transpose()?,
+        deleted_until: row.try_get::<Option<i64>, _>(8)?.map(UnixSeconds),
+        body: json.map(|json| body(text(json)?)).transpose()?,
     };
     Ok((key, version))
 }
 
-/// The columns of [`tombstone`].
-macro_rules! tombstone_columns {
-    () => {
-        "t.target, t.pubkey, t.deletion_event_id, t.requested_at, t.applied_at"
-    };
+/// A topic number, and what the topic holds.
+pub(crate) fn usage(row: &PgRow) -> Result<(i32, Usage), Fault> {
+    let number: i64 = row.try_get(5)?;
+    let number =
+        i32::try_from(number).map_err(|_| Fault::corrupt(format!("a topic number of {number}")))?;
+    Ok((number, used(row.try_get(6)?, row.try_get(7)?)))
 }
-pub(crate) use tombstone_columns;
 
-pub(crate) fn tombstone(row: &PgRow) -> Result<(TombstoneKey, Tombstone), Fault> {
-    let key = TombstoneKey { target: event_id(row.try_get(0)?)?, pubkey: pubkey(row.try_get(1)?)? };
-    let tombstone = Tombstone {
-        deletion_event_id: event_id(row.try_get(2)?)?,
-        requested_at: UnixSeconds(row.try_get(3)?),
-        applied_at: row.try_get::<Option<i64>, _>(4)?.map(UnixMillis),
-    };
-    Ok((key, tombstone))
+fn used(events: i64, bytes: i64) -> Usage {
+    Usage { events: events.cast_unsigned(), bytes: bytes.cast_unsigned() }
 }
 
 /// The columns of [`topic`].
@@ -192,7 +226,7 @@ macro_rules! topics_and_usage {
             $crate::rows::topic_columns!(),
             ", u.events, u.bytes FROM node_subscriptions s
               LEFT JOIN topic_numbers n ON n.topic_id = s.topic_id
-              LEFT JOIN topic_usage u ON u.topic = n.topic"
+              LEFT JOIN topic_usage u ON u.topic_no = n.topic_no"
         )
     };
 }
@@ -200,19 +234,14 @@ pub(crate) use topics_and_usage;
 
 pub(crate) fn topic_and_usage(row: &PgRow) -> Result<(NodeTopic, Usage), Fault> {
     let (events, bytes): (Option<i64>, Option<i64>) = (row.try_get(8)?, row.try_get(9)?);
-    let usage = usage(events.unwrap_or(0), bytes.unwrap_or(0));
-    Ok((topic(row)?, usage))
-}
-
-pub(crate) fn usage(events: i64, bytes: i64) -> Usage {
-    Usage { events: events.cast_unsigned(), bytes: bytes.cast_unsigned() }
+    Ok((topic(row)?, used(events.unwrap_or(0), bytes.unwrap_or(0))))
 }
 
 /// The columns of [`feed_row`].
 macro_rules! feed_columns {
     () => {
-        "seq, op, event_id, topic, prior, kind, pubkey, created_at, ingested_at, d, reason, source,
-        via"
+        "seq, op, event_id, topic_no, prior, kind, pubkey, created_at, ingested_at, effective_d, reason,
+        source, via_topic_no"
     };
 }
 pub(crate) use feed_columns;
@@ -233,7 +262,8 @@ pub(crate) fn feed_numbers(row: &PgRow) -> Result<Vec<i32>, Fault> {
 pub(crate) fn feed_row(row: &PgRow, numbers: &TopicNumbers) -> Result<FeedRow, Fault> {
     let (op, source): (i16, i16) = (row.try_get(1)?, row.try_get(11)?);
     let reason: Option<i16> = row.try_get(10)?;
-    let (kind, pubkey) = (kind(row.try_get(5)?)?, pubkey(row.try_get(6)?)?);
+    let kind = kind(i64::from(row.try_get::<i32, _>(5)?))?;
+    let pubkey = pubkey(row.try_get(6)?)?;
     let d: Option<Vec<u8>> = row.try_get(9)?;
     let key = |d| {
         let d = text(d)?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, raw_sql};
 
-use crate::bounds;
 use crate::error::Fault;
+use crate::{Fsync, bounds};
 
 /// Connecting includes waiting for a server that starts.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -30,20 +30,26 @@ const LANE: &str = "SET lock_timeout = '5s'; SET statement_timeout = '10s';
 /// Not every platform can watch a socket during a statement; where it cannot, this fails alone.
 const LANE_WATCH: &str = "SET client_connection_check_interval = '2s'";
 
-/// `OK true` means synced, whatever the server's own setting for those who do not care.
-const LANE_SYNC: &str = "SET synchronous_commit = on";
+/// `OK true` means synced, whatever the server's, the database's or the role's own setting is for
+/// those who do not care. Settings that ask for more than that stay.
+const LANE_SYNC: &str = "SELECT set_config('synchronous_commit', 'on', FALSE)
+    WHERE current_setting('synchronous_commit') = 'off'";
 
 const READER: &str = "SET statement_timeout = '30s';
     SET idle_in_transaction_session_timeout = '30s'; SET default_transaction_read_only = on";
 
 /// Changes of the schema wait for locks a while, but not for ever.
-const SETUP: &str = "SET search_path = cn_relay; SET lock_timeout = '60s'";
+const SETUP: &str = "SET search_path = cn_relay; SET lock_timeout = '60s';
+    SET statement_timeout = '90s'; SET idle_in_transaction_session_timeout = '30s'";
+
+/// Nobody waits for a notification to be durable.
+const NOTIFIER: &str = "SET synchronous_commit = off; SET statement_timeout = '10s'";
 
 /// Who connects: for settings, and for the server's list of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Setup,
-    Lane { raise_sync: bool },
+    Lane(Fsync),
     Reader,
     Notifier,
 }
@@ -68,16 +74,16 @@ impl Server {
         within(CONNECT_LIMIT, "connecting", async {
             let name = match role {
                 Role::Setup => "kukuri setup",
-                Role::Lane { .. } => "kukuri lane",
+                Role::Lane(_) => "kukuri lane",
                 Role::Reader => "kukuri reader",
                 Role::Notifier => "kukuri notifier",
             };
             let mut connection = self.options(name).connect().await?;
             match role {
                 Role::Setup => run(&mut connection, SETUP).await?,
-                Role::Lane { raise_sync } => prepare_lane(&mut connection, raise_sync).await?,
+                Role::Lane(fsync) => prepare_lane(&mut connection, fsync).await?,
                 Role::Reader => prepare_reader(&mut connection).await?,
-                Role::Notifier => {}
+                Role::Notifier => run(&mut connection, NOTIFIER).await?,
             }
             Ok(connection)
         })
@@ -89,10 +95,10 @@ async fn run(connection: &mut PgConnection, sql: &'static str) -> sqlx::Result<(
     raw_sql(sql).execute(connection).await.map(drop)
 }
 
-async fn prepare_lane(connection: &mut PgConnection, raise_sync: bool) -> sqlx::Result<()> {
+async fn prepare_lane(connection: &mut PgConnection, fsync: Fsync) -> sqlx::Result<()> {
     run(connection, PLANS).await?;
     run(connection, LANE).await?;
-    if raise_sync {
+    if fsync == Fsync::Required {
         run(connection, LANE_SYNC).await?;
     }
     let _ = run(connection, LANE_WATCH).await;

@@ -16,7 +16,7 @@ use crate::error::Fault;
 use crate::lane::{APPLY_LIMIT, Session};
 use crate::migrate::migrate;
 use crate::notify::{self, Watched, publish};
-use crate::query::TooBroad;
+use crate::query::{Budget, Moment};
 use crate::readers::Readers;
 use crate::session::{Role, Server, within};
 use crate::subscriptions::Topics;
@@ -25,11 +25,13 @@ use crate::{Options, Wakeup, bounds, facts, feed, list, page, query};
 /// No read lasts longer. The server ends a single statement before that.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(60);
 
+/// Opening includes waiting for a program that changes the schema.
+const OPEN_LIMIT: Duration = Duration::from_secs(120);
+
 /// The event store of a database. Several processes may have one open on the same database.
 pub struct PostgresStore {
     server: Server,
     options: Options,
-    lane_role: Role,
     warnings: Vec<String>,
     epoch: kukuri_core::Epoch,
     topics: Topics,
@@ -55,11 +57,14 @@ impl PostgresStore {
     /// Connects, checks the server, and brings the schema up to date.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let server = Server::parse(url)?;
-        let mut connection = server.connect(Role::Setup).await?;
-        let checked = check(&mut connection, options.fsync).await?;
-        migrate(&mut connection).await?;
-        let bounds = bounds::first(&mut connection).await?.feed;
-        drop(connection);
+        let (warnings, first) = within(OPEN_LIMIT, "opening", async {
+            let mut connection = server.connect(Role::Setup).await?;
+            let warnings = check(&mut connection, options.fsync).await?;
+            migrate(&mut connection).await?;
+            Ok((warnings, bounds::first(&mut connection).await?))
+        })
+        .await?;
+        let bounds = first.feed;
 
         let heads = watch::Sender::new(bounds.head);
         let commits = watch::Sender::new(bounds.head);
@@ -77,10 +82,11 @@ impl PostgresStore {
             }
             Wakeup::PollOnly => drop(tasks.spawn(notify::poll(watched))),
         }
+        let readers = Readers::new(server.clone(), &options, bounds.epoch, heads.subscribe());
+        readers.note(first.latest);
         let store = Self {
-            readers: Readers::new(server.clone(), &options, bounds.epoch, heads.subscribe()),
-            lane_role: Role::Lane { raise_sync: checked.raise_sync },
-            warnings: checked.warnings,
+            readers,
+            warnings,
             epoch: bounds.epoch,
             topics: Topics::default(),
             lane: Mutex::new(Lane::Lost),
@@ -107,8 +113,8 @@ impl PostgresStore {
     }
 
     async fn open_lane(&self) -> Result<Session, Fault> {
-        let rows = self.options.outbox_partition_rows;
-        Session::open(&self.server, self.lane_role, self.epoch, rows).await
+        let Options { fsync, outbox_partition_rows, .. } = self.options;
+        Session::open(&self.server, fsync, self.epoch, outbox_partition_rows).await
     }
 
     /// Runs a batch on the lane's connection, which survives only success.
@@ -122,10 +128,10 @@ impl PostgresStore {
                 return Err(StoreError::Io(why).into());
             }
         };
-        let decision = session.run(batch, &self.topics);
-        match within(APPLY_LIMIT, "a batch", decision).await {
+        match session.run(batch, &self.topics).await {
             Ok(decision) => {
                 *lane = Lane::Open(session);
+                self.readers.note(decision.rows.last().map(|row| row.ingested_at));
                 publish(&self.heads, decision.head());
                 publish(&self.commits, decision.head());
                 Ok(decision)
@@ -148,15 +154,20 @@ async fn limited<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, S
 #[async_trait]
 impl Store for PostgresStore {
     async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
-        let outcome = match self.run(&batch).await {
-            // A new session counts the partitions again.
-            Err(Fault::NoPartition) => self.run(&batch).await,
-            outcome => outcome,
-        };
-        match outcome {
-            Err(Fault::Fenced) => Err(StoreError::Conflict { head: self.bounds().await?.head }),
-            outcome => Ok(outcome?),
-        }
+        let decision = within(APPLY_LIMIT, "a batch", async {
+            let outcome = match self.run(&batch).await {
+                // A new session counts the partitions again.
+                Err(Fault::NoPartition) => self.run(&batch).await,
+                outcome => outcome,
+            };
+            match outcome {
+                Err(Fault::Fenced) => {
+                    Err(StoreError::Conflict { head: self.bounds().await?.head }.into())
+                }
+                outcome => outcome,
+            }
+        });
+        Ok(decision.await?)
     }
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
@@ -170,22 +181,30 @@ impl Store for PostgresStore {
     }
 
     async fn query(&self, query: Query) -> Result<Hits, QueryError> {
+        let numbers = &self.topics.numbers;
+        let known = Moment { epoch: self.epoch, head: *self.heads.borrow() };
+        let mut budget = Budget::of(&query);
         let answer = limited(async {
+            let mut reader = self.readers.reader().await?;
+            let connection = &mut reader.connection;
+            let answer =
+                query::answer_at_once(connection, numbers, &query, known, &mut budget).await?;
+            if let Some(hits) = reader.end(answer) {
+                return Ok(Ok(hits));
+            }
             let mut at = self.readers.snapshot().await?;
-            let answer = query::answer(&mut at, &self.topics.numbers, &query).await?;
+            let answer = query::answer(&mut at, numbers, &query, budget).await?;
             at.end(answer).await
         });
-        let TooBroad = match answer.await? {
-            Ok(hits) => return Ok(hits),
-            Err(error) => error,
-        };
-        Err(QueryError::TooBroad { rows_max: query.rows_max })
+        let rows_max = query.rows_max;
+        answer.await?.map_err(|query::TooBroad| QueryError::TooBroad { rows_max })
     }
 
     async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
         limited(async {
+            let latest = self.readers.latest();
             let mut reader = self.readers.reader().await?;
-            let bodies = list::bodies(&mut reader.connection, &events).await?;
+            let bodies = list::bodies(&mut reader.connection, &events, latest).await?;
             Ok(reader.end(bodies))
         })
         .await
@@ -246,9 +265,12 @@ impl Store for PostgresStore {
     }
 
     async fn reopen(&self) -> Result<(), StoreError> {
-        let mut lane = self.lane.lock().await;
-        *lane = Lane::Open(self.open_lane().await?);
-        Ok(())
+        let opened = within(APPLY_LIMIT, "opening the lane", async {
+            let mut lane = self.lane.lock().await;
+            *lane = Lane::Open(self.open_lane().await?);
+            Ok(())
+        });
+        Ok(opened.await?)
     }
 
     async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {

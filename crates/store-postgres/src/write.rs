@@ -1,6 +1,6 @@
-//! Writing a decision: one statement per table and kind of change, over arrays. Every statement says
-//! how many rows it means, and a different count is an error: there is nothing left to choose, so
-//! nothing may be skipped.
+//! Writing a decision: one statement, with a part per table and kind of change, over arrays. Every
+//! part says how many rows it means, and a different count is an error: there is nothing left to
+//! choose, so nothing may be skipped.
 //!
 //! Arrays are unnested in the select list and not in FROM, where the server would write each of
 //! them to a buffer of its own first. COPY is as fast on the server, but the driver ends it with a
@@ -9,8 +9,8 @@
 mod bulk;
 mod events;
 mod index;
-mod insert;
 mod keys;
+mod outbox;
 mod topics;
 
 use std::collections::HashSet;
@@ -21,10 +21,9 @@ use sqlx::postgres::PgConnection;
 use crate::error::Fault;
 use crate::numbers::{BatchNumbers, TopicNumbers};
 pub(crate) use bulk::Bulk;
-use bulk::Sorted;
+use bulk::{Columns, Sorted};
 use events::Events;
 use index::Index;
-use insert::New;
 
 /// Writes everything, uncommitted.
 pub(crate) async fn write(
@@ -41,21 +40,16 @@ pub(crate) async fn write(
         events.change(before, after);
         index.change(before, after);
     }
-    let inserted = events.write(connection, &numbers).await?;
-    let index = index.write(connection).await?;
-    let seen = keys::dedupe(connection, &writes.dedupe).await?;
-    let new = New {
-        dedupe: seen,
-        events: inserted,
-        links: index.links,
-        tags: index.tags,
-        rows: &decision.rows,
-    };
-    new.insert(connection, &numbers).await?;
-    keys::versions(connection, &writes.versions).await?;
-    keys::tombstones(connection, &writes.tombstones).await?;
-    topics::subscriptions(connection, &writes.topics).await?;
-    topics::usage(connection, &writes.usage, &numbers).await?;
+    let mut bulk = Bulk::default();
+    events.write(&mut bulk, &numbers)?;
+    index.write(&mut bulk);
+    keys::dedupe(&mut bulk, &writes.dedupe);
+    keys::versions(&mut bulk, &writes.versions);
+    keys::tombstones(&mut bulk, &writes.tombstones);
+    topics::subscriptions(&mut bulk, &writes.topics);
+    topics::usage(&mut bulk, &writes.usage, &numbers);
+    outbox::rows(&mut bulk, &decision.rows, &numbers);
+    bulk.run(connection).await?;
     Ok(numbers)
 }
 

@@ -6,7 +6,9 @@ use kukuri_store::Store;
 use kukuri_store_postgres::{Fsync, Options, PostgresStore};
 use kukuri_testkit::differential;
 use kukuri_testkit::generate::Seed;
-use kukuri_testkit::postgres::{Cluster, Durability};
+
+#[path = "postgres/memory.rs"]
+mod memory;
 
 const SEQUENCES: u64 = 200;
 
@@ -16,14 +18,14 @@ const OUTBOX_PARTITION_ROWS: u32 = 64;
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_is_the_model() {
     let seed = Seed::of_run("postgres_is_the_model");
-    let cluster = Cluster::start(Durability::Fast).unwrap();
+    let home = memory::cluster();
     let report = differential::run(seed, 0..SEQUENCES, async |_| {
         let options = Options {
             fsync: Fsync::AnyForTests,
             outbox_partition_rows: OUTBOX_PARTITION_ROWS,
             ..Options::STANDARD
         };
-        let store = PostgresStore::open(&cluster.create_database(), options).await.unwrap();
+        let store = PostgresStore::open(&home.cluster.create_database(), options).await.unwrap();
         Arc::new(store) as Arc<dyn Store>
     })
     .await;

@@ -30,8 +30,9 @@ const SENT_MAX: usize = 2_000;
 const OVERLAP_MAX: usize = 300;
 /// An import has to have this much to read, or it ends before it is killed.
 const REST_MIN: usize = 4_000;
-/// SQLite opens one file several times; PostgreSQL has a connection per task.
-const HANDLES_MAX: usize = 4;
+/// So many files or connections are open before a store is: SQLite opens its file several times.
+const FILES_MAX: usize = 4;
+const CONNECTIONS_MAX: usize = 2;
 const KILLS_PER_DOCTOR: usize = 6;
 
 /// When an import is killed.
@@ -130,7 +131,11 @@ impl<'a> Killing<'a> {
     }
 
     fn kill_opening(&mut self, history: &mut History<'_>, from: usize) {
-        let handles = 1 + self.dice.below(HANDLES_MAX);
+        let handles_max = match self.place {
+            Place::Sqlite(_) => FILES_MAX,
+            Place::Postgres(_) => CONNECTIONS_MAX,
+        };
+        let handles = 1 + self.dice.below(handles_max);
         let killed = opening::kill(self.place, self.program, &self.load.lines[from..], handles);
         history.offer(&self.load.lines[from..from + killed.offered]);
         self.tally.kills += 1;

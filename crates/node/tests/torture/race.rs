@@ -100,10 +100,15 @@ async fn race(test: &str, home: Home, seed: Seed) {
             let outcome = publish(&lanes[one], line).await;
             history.answer(std::slice::from_ref(line), &[answer(line, &outcome)]);
         }
-        let (target, deletion) = tokio::join!(
-            publish(&lanes[one], &round.target),
-            publish(&lanes[other], &round.deletion)
-        );
+        let target = publish(&lanes[one], &round.target);
+        let deletion = publish(&lanes[other], &round.deletion);
+        // What is named first begins first.
+        let (target, deletion) = if dice.chance(50) {
+            tokio::join!(target, deletion)
+        } else {
+            let (deletion, target) = tokio::join!(deletion, target);
+            (target, deletion)
+        };
         for (line, outcome) in [(&round.target, &target), (&round.deletion, &deletion)] {
             history.answer(std::slice::from_ref(line), &[answer(line, outcome)]);
         }

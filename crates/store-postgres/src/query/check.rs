@@ -1,49 +1,57 @@
 //! Checking candidates in full, by the one function that says what "matches" means.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kukuri_core::{Record, Seq};
 use kukuri_event::{EventId, matches};
 use kukuri_store::Hit;
+use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
 use super::Wanted;
+use super::moment::{Moment, moment};
+use super::scan::Scan;
 use crate::error::Fault;
 use crate::facts::read_records;
 use crate::numbers::TopicNumbers;
 use crate::rows::record_columns;
 
-/// State 1 is effective.
+/// The moment comes alone when nothing is found. State 1 is effective.
 const BY_ID: &str = concat!(
     "SELECT ",
     record_columns!(),
-    " FROM event_dedupe d JOIN events e ON e.seq = d.seq AND e.ingested_at = d.first_seen_at
-      WHERE d.event_id = ANY($1) AND e.state = 1"
+    ", h.epoch, h.head FROM ",
+    moment!("$2"),
+    " LEFT JOIN (
+        event_dedupe d JOIN events e ON e.seq = d.seq AND e.ingested_at = d.first_seen_at
+    ) ON d.event_id = ANY($1) AND e.state = 1"
 );
 
 const BY_SEQ: &str =
     concat!("SELECT ", record_columns!(), " FROM events e WHERE e.seq = ANY($1) AND e.state = 1");
 
-/// Those of the events with these ids that match.
+/// The moment, and those of the events with these ids that match.
 pub(super) async fn by_id(
     connection: &mut PgConnection,
     numbers: &TopicNumbers,
     wanted: &Wanted<'_>,
     ids: Vec<EventId>,
-) -> Result<Vec<Hit>, Fault> {
+    known: Seq,
+) -> Result<(Moment, Vec<Hit>), Fault> {
     let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
-    let found = sqlx::query(BY_ID).bind(ids).fetch_all(&mut *connection).await?;
+    let mut found = sqlx::query(BY_ID).bind(ids).bind(known.0).fetch_all(&mut *connection).await?;
+    let now = Moment::of(&found, 11)?;
+    found.retain(|row| row.try_get::<Option<i64>, _>(0).is_ok_and(|seq| seq.is_some()));
     let records = read_records(connection, numbers, &found).await?;
     let hits = records.iter().filter(|record| holds(wanted, record));
-    Ok(hits.map(hit).collect())
+    Ok((now, hits.map(hit).collect()))
 }
 
-/// Keeps those of the candidates that match.
+/// Keeps those of the new candidates that match.
 pub(super) async fn retain(
     connection: &mut PgConnection,
     numbers: &TopicNumbers,
-    wanted: &Wanted<'_>,
-    candidates: &mut BTreeMap<Seq, super::scan::Candidate>,
+    scan: &mut Scan<'_>,
     new: &BTreeSet<Seq>,
 ) -> Result<(), Fault> {
     if new.is_empty() {
@@ -52,9 +60,9 @@ pub(super) async fn retain(
     let seqs: Vec<i64> = new.iter().map(|seq| seq.0).collect();
     let found = sqlx::query(BY_SEQ).bind(seqs).fetch_all(&mut *connection).await?;
     let records = read_records(connection, numbers, &found).await?;
-    let good = records.iter().filter(|record| holds(wanted, record));
+    let good = records.iter().filter(|record| holds(scan.wanted, record));
     let good: BTreeSet<Seq> = good.map(|record| record.seq).collect();
-    candidates.retain(|seq, _| !new.contains(seq) || good.contains(seq));
+    scan.retain(|seq| !new.contains(seq) || good.contains(seq));
     Ok(())
 }
 

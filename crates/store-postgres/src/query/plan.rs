@@ -8,12 +8,15 @@ use sqlx::postgres::PgConnection;
 use super::{Wanted, tag_key};
 use crate::error::Fault;
 use crate::numbers::TopicNumbers;
+use crate::packed::tag_value;
 
 pub(super) enum Plan {
     /// The filter cannot match.
     Nothing,
     Ids(Vec<EventId>),
     Scan(Source),
+    /// The filter names nothing that an index is sorted by: all topics there are.
+    Everywhere,
     AuthorsOrTopics {
         authors: Source,
         topics: Source,
@@ -53,33 +56,48 @@ pub(super) async fn plan(
     numbers: &TopicNumbers,
     wanted: &Wanted<'_>,
 ) -> Result<Plan, Fault> {
+    let topics = match topic_ids(wanted) {
+        None => None,
+        Some(ids) => Some(numbers.find(connection, &ids.iter().collect::<Vec<_>>()).await?),
+    };
+    match choose(wanted, topics) {
+        Plan::Scan(Source::Authors { keys, topics: Some(topics) }) => {
+            authors_or_topics(connection, wanted, keys, topics).await
+        }
+        plan => Ok(plan),
+    }
+}
+
+/// A plan for which nothing has to be read, because it is about topics whose numbers are known.
+pub(super) fn at_once(numbers: &TopicNumbers, wanted: &Wanted<'_>) -> Option<Plan> {
+    let topics = match topic_ids(wanted) {
+        None => None,
+        Some(ids) => Some(numbers.known(&ids)?),
+    };
+    Some(choose(wanted, topics))
+}
+
+fn choose(wanted: &Wanted<'_>, topics: Option<Vec<i32>>) -> Plan {
     let filter = wanted.filter;
-    if wanted.limit == 0 || cannot_match(wanted) {
-        return Ok(Plan::Nothing);
+    if wanted.limit == 0 || cannot_match(wanted) || topics.as_ref().is_some_and(Vec::is_empty) {
+        return Plan::Nothing;
     }
     if let Some(ids) = &filter.ids {
-        return Ok(Plan::Ids(ids.iter().copied().collect()));
-    }
-    let topics = topics(connection, numbers, wanted).await?;
-    if topics.as_ref().is_some_and(Vec::is_empty) {
-        return Ok(Plan::Nothing);
+        return Plan::Ids(ids.iter().copied().collect());
     }
     if let Some((letter, values)) = best_tag(wanted) {
-        return Ok(Plan::Scan(Source::Tag {
+        return Plan::Scan(Source::Tag {
             keys: distinct(values.iter().map(|value| tag_key(letter, value))),
             letter,
-            values: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
+            values: values.iter().map(|value| tag_value(value)).collect(),
             topics,
-        }));
+        });
     }
-    let authors = filter.authors.as_ref();
-    let authors = authors.map(|authors| distinct(authors.iter().map(|author| author.prefix())));
-    match (authors, topics) {
-        (Some(keys), Some(topics)) => authors_or_topics(connection, wanted, keys, topics).await,
-        (Some(keys), None) => Ok(Plan::Scan(Source::Authors { keys, topics: None })),
-        (None, Some(topics)) => Ok(Plan::Scan(Source::Topics(topics))),
-        (None, None) => Ok(Plan::Scan(Source::Topics(numbers.all(connection).await?))),
+    if let Some(authors) = &filter.authors {
+        let keys = distinct(authors.iter().map(|author| author.prefix()));
+        return Plan::Scan(Source::Authors { keys, topics });
     }
+    topics.map_or(Plan::Everywhere, |topics| Plan::Scan(Source::Topics(topics)))
 }
 
 /// A condition with an empty list matches nothing, and nothing is both older and newer.
@@ -92,18 +110,10 @@ fn cannot_match(wanted: &Wanted<'_>) -> bool {
         || filter.since.zip(filter.until).is_some_and(|(since, until)| since > until)
 }
 
-/// The numbers of the topics of `#t` that anything was ever linked to.
-async fn topics(
-    connection: &mut PgConnection,
-    numbers: &TopicNumbers,
-    wanted: &Wanted<'_>,
-) -> Result<Option<Vec<i32>>, Fault> {
-    let Some(topics) = wanted.filter.topics() else {
-        return Ok(None);
-    };
-    let topics: Vec<TopicId> = topics.iter().filter_map(|id| TopicId::parse(id).ok()).collect();
-    let topics: Vec<&TopicId> = topics.iter().collect();
-    Ok(Some(numbers.find(connection, &topics).await?))
+/// The topics of `#t`. Nothing can be linked to what is no topic.
+fn topic_ids(wanted: &Wanted<'_>) -> Option<Vec<TopicId>> {
+    let topics = wanted.filter.topics()?;
+    Some(topics.iter().filter_map(|id| TopicId::parse(id).ok()).collect())
 }
 
 /// The tag condition with the fewest values, all of which are in the index.
@@ -122,7 +132,7 @@ async fn authors_or_topics(
     topics: Vec<i32>,
 ) -> Result<Plan, Fault> {
     let rows = sqlx::query(
-        "SELECT COALESCE(sum(events), 0)::BIGINT FROM topic_usage WHERE topic = ANY($1)",
+        "SELECT COALESCE(sum(events), 0)::BIGINT FROM topic_usage WHERE topic_no = ANY($1)",
     );
     let rows: i64 = rows.bind(&topics).fetch_one(connection).await?.try_get(0)?;
     let topic_rows = usize::try_from(rows).unwrap_or(0);

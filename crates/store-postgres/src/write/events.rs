@@ -1,12 +1,19 @@
 //! The rows of `events`.
 
 use kukuri_core::Record;
-use sqlx::postgres::PgConnection;
 
-use super::Bulk;
+use super::{Bulk, Columns};
 use crate::error::Fault;
 use crate::numbers::BatchNumbers;
+use crate::packed::Fields;
 use crate::rows::LINK_BYTES;
+
+const INSERT: &str =
+    "INSERT INTO events (seq, created_at, ingested_at, expires_at, kind, keep, state,
+        event_id, pubkey, sig, links, body)
+    SELECT UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
+        UNNEST($5::INTEGER[]), UNNEST($6::SMALLINT[]), UNNEST($7::SMALLINT[]), UNNEST($8::BYTEA[]),
+        UNNEST($9::BYTEA[]), UNNEST($10::BYTEA[]), UNNEST($11::BYTEA[]), UNNEST($12::BYTEA[])";
 
 const UPDATE: &str = "UPDATE events e SET state = k.state, links = k.links
     FROM (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::BIGINT[]) AS ingested_at,
@@ -38,31 +45,48 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Writes all but the new rows, which it returns.
-    pub async fn write(
-        self,
-        connection: &mut PgConnection,
-        numbers: &BatchNumbers,
-    ) -> Result<Vec<&'a Record>, Fault> {
-        keys(DELETE, &self.deleted).run(connection).await?;
-        keys(UPDATE, &self.updated)
+    pub fn write(mut self, bulk: &mut Bulk, numbers: &BatchNumbers) -> Result<(), Fault> {
+        keys(bulk, DELETE, &self.deleted);
+        keys(bulk, UPDATE, &self.updated)
             .bind(self.updated.iter().map(|record| record.state.code()))
-            .bind(self.updated.iter().map(|record| pack_links(record, numbers)))
-            .run(connection)
-            .await?;
-        Ok(self.inserted)
+            .bind(self.updated.iter().map(|record| pack_links(record, numbers)));
+        self.inserted.sort_unstable_by_key(|record| record.seq);
+        let bodies = self.inserted.iter().map(|record| body(record));
+        let bodies = bodies.collect::<Result<Vec<&str>, Fault>>()?;
+        let rows = &self.inserted;
+        bulk.insert(INSERT, rows.len())
+            .bind(rows.iter().map(|record| record.seq.0))
+            .bind(rows.iter().map(|record| record.event().created_at().0))
+            .bind(rows.iter().map(|record| record.ingested_at.0))
+            .bind(rows.iter().map(|record| record.expires_at().map(|end| end.0)))
+            .bind(rows.iter().map(|record| i32::from(record.event().kind().0)))
+            .bind(rows.iter().map(|record| record.keep.code()))
+            .bind(rows.iter().map(|record| record.state.code()))
+            .bind(rows.iter().map(|record| *record.event().id().as_bytes()))
+            .bind(rows.iter().map(|record| *record.event().pubkey().as_bytes()))
+            .bind(rows.iter().map(|record| *record.event().sig().as_bytes()))
+            .bind(rows.iter().map(|record| pack_links(record, numbers)))
+            .bind(bodies.iter().map(|body| body.as_bytes()));
+        Ok(())
     }
 }
 
-fn keys<'q>(sql: &'static str, records: &[&Record]) -> Bulk<'q> {
-    Bulk::new(sql, records.len())
+fn keys<'b>(bulk: &'b mut Bulk, sql: &'static str, records: &[&Record]) -> Columns<'b> {
+    bulk.change(sql, records.len())
         .bind(records.iter().map(|record| record.seq.0))
         .bind(records.iter().map(|record| record.ingested_at.0))
         .bind(records.iter().map(|record| record.keep.code()))
 }
 
+fn body(record: &Record) -> Result<&str, Fault> {
+    let event = record.event();
+    Fields::of(event).strip(record.body.json()).ok_or_else(|| {
+        Fault::corrupt(format!("the JSON of event {} is not the canonical one", event.id()))
+    })
+}
+
 /// The column `links`.
-pub(super) fn pack_links(record: &Record, numbers: &BatchNumbers) -> Vec<u8> {
+fn pack_links(record: &Record, numbers: &BatchNumbers) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(record.links.len() * LINK_BYTES);
     for link in &record.links {
         bytes.extend(numbers.of(&link.topic).to_be_bytes());

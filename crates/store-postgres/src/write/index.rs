@@ -3,36 +3,43 @@
 
 use kukuri_core::{Link, Record};
 use kukuri_event::{TagLetter, UnixSeconds};
-use sqlx::postgres::PgConnection;
 
-use super::Bulk;
-use super::insert::bind_tags;
-use crate::error::Fault;
+use super::{Bulk, Columns};
 use crate::numbers::BatchNumbers;
-use crate::query::tag_key;
+use crate::packed::tag_value;
+use crate::query::{tag_key, tie};
 
+/// Rows of a topic go in together, so that its indexes are entered page by page.
+const INSERT_LINKS: &str = "INSERT INTO event_topics (topic_no, created_at, tie, author, seq,
+        link_seq, expires_at, kind, event_id, pubkey)
+    SELECT UNNEST($1::INTEGER[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
+        UNNEST($5::BIGINT[]), UNNEST($6::BIGINT[]), UNNEST($7::BIGINT[]), UNNEST($8::INTEGER[]),
+        UNNEST($9::BYTEA[]), UNNEST($10::BYTEA[])";
 const DELETE_LINKS: &str = "DELETE FROM event_topics e
-    USING (SELECT UNNEST($1::INTEGER[]) AS topic, UNNEST($2::BIGINT[]) AS link) AS k
-    WHERE e.topic = k.topic AND e.link = k.link";
+    USING (SELECT UNNEST($1::INTEGER[]) AS topic_no, UNNEST($2::BIGINT[]) AS link_seq) AS k
+    WHERE e.topic_no = k.topic_no AND e.link_seq = k.link_seq";
 
+const INSERT_TAGS: &str = "INSERT INTO event_tags (key, created_at, tie, seq, tag, value)
+    SELECT UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
+        UNNEST($5::SMALLINT[]), UNNEST($6::BYTEA[])";
 const DELETE_TAGS: &str = "DELETE FROM event_tags t
     USING (SELECT UNNEST($1::BIGINT[]) AS key, UNNEST($2::BIGINT[]) AS created_at,
-        UNNEST($3::BIGINT[]) AS tie, UNNEST($4::BIGINT[]) AS event, UNNEST($5::SMALLINT[]) AS tag,
+        UNNEST($3::BIGINT[]) AS tie, UNNEST($4::BIGINT[]) AS seq, UNNEST($5::SMALLINT[]) AS tag,
         UNNEST($6::BYTEA[]) AS value) AS k
     WHERE t.key = k.key AND t.created_at = k.created_at AND t.tie = k.tie
-        AND t.event = k.event AND t.tag = k.tag AND t.value = k.value";
+        AND t.seq = k.seq AND t.tag = k.tag AND t.value = k.value";
 
-const INSERT_HIDDEN: &str = "INSERT INTO hidden_links (topic, link, event_id)
+const INSERT_HIDDEN: &str = "INSERT INTO hidden_links (topic_no, link_seq, event_id)
     SELECT UNNEST($1::INTEGER[]), UNNEST($2::BIGINT[]), UNNEST($3::BYTEA[])";
 const DELETE_HIDDEN: &str = "DELETE FROM hidden_links h
-    USING (SELECT UNNEST($1::INTEGER[]) AS topic, UNNEST($2::BIGINT[]) AS link) AS k
-    WHERE h.topic = k.topic AND h.link = k.link";
+    USING (SELECT UNNEST($1::INTEGER[]) AS topic_no, UNNEST($2::BIGINT[]) AS link_seq) AS k
+    WHERE h.topic_no = k.topic_no AND h.link_seq = k.link_seq";
 
-const INSERT_ENDS: &str = "INSERT INTO expirations (expires_at, event, event_id)
+const INSERT_ENDS: &str = "INSERT INTO expirations (expires_at, seq, event_id)
     SELECT UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::BYTEA[])";
 const DELETE_ENDS: &str = "DELETE FROM expirations x
-    USING (SELECT UNNEST($1::BIGINT[]) AS expires_at, UNNEST($2::BIGINT[]) AS event) AS k
-    WHERE x.expires_at = k.expires_at AND x.event = k.event";
+    USING (SELECT UNNEST($1::BIGINT[]) AS expires_at, UNNEST($2::BIGINT[]) AS seq) AS k
+    WHERE x.expires_at = k.expires_at AND x.seq = k.seq";
 
 /// What leads to the events of a batch: what is new, and what is gone.
 pub(super) struct Index<'a> {
@@ -42,24 +49,24 @@ pub(super) struct Index<'a> {
 }
 
 #[derive(Default)]
-pub(super) struct Rows<'a> {
-    pub links: Vec<LinkRow<'a>>,
-    pub tags: Vec<TagRow<'a>>,
+struct Rows<'a> {
+    links: Vec<LinkRow<'a>>,
+    tags: Vec<TagRow<'a>>,
     hidden: Vec<LinkRow<'a>>,
     ends: Vec<(UnixSeconds, &'a Record)>,
 }
 
-pub(super) struct LinkRow<'a> {
-    pub record: &'a Record,
-    pub link: &'a Link,
-    pub topic: i32,
+struct LinkRow<'a> {
+    record: &'a Record,
+    link: &'a Link,
+    topic_no: i32,
 }
 
-pub(super) struct TagRow<'a> {
-    pub record: &'a Record,
-    pub letter: TagLetter,
-    pub value: &'a str,
-    pub key: i64,
+struct TagRow<'a> {
+    record: &'a Record,
+    letter: TagLetter,
+    value: &'a str,
+    key: i64,
 }
 
 impl<'a> Index<'a> {
@@ -85,22 +92,20 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Writes all but the new rows of effective events that every batch has; these it returns.
-    pub async fn write(self, connection: &mut PgConnection) -> Result<Rows<'a>, Fault> {
-        let Self { new, gone, .. } = self;
-        bind_links(DELETE_LINKS, &gone.links).run(connection).await?;
-        bind_links(DELETE_HIDDEN, &gone.hidden).run(connection).await?;
-        bind_tags(Bulk::new(DELETE_TAGS, gone.tags.len()), &gone.tags).run(connection).await?;
-        bind_ends(DELETE_ENDS, &gone.ends).run(connection).await?;
-        bind_links(INSERT_HIDDEN, &new.hidden)
-            .bind(new.hidden.iter().map(|row| *row.record.event().id().as_bytes()))
-            .run(connection)
-            .await?;
-        bind_ends(INSERT_ENDS, &new.ends)
-            .bind(new.ends.iter().map(|(_, record)| *record.event().id().as_bytes()))
-            .run(connection)
-            .await?;
-        Ok(new)
+    pub fn write(self, bulk: &mut Bulk) {
+        let Self { mut new, gone, .. } = self;
+        link_keys(bulk.change(DELETE_LINKS, gone.links.len()), &gone.links);
+        link_keys(bulk.change(DELETE_HIDDEN, gone.hidden.len()), &gone.hidden);
+        bind_tags(bulk.change(DELETE_TAGS, gone.tags.len()), &gone.tags);
+        end_keys(bulk.change(DELETE_ENDS, gone.ends.len()), &gone.ends);
+        new.links.sort_unstable_by_key(|row| (row.topic_no, row.link.seq));
+        bind_links(bulk.insert(INSERT_LINKS, new.links.len()), &new.links);
+        new.tags.sort_unstable_by_key(|tag| tag.key);
+        bind_tags(bulk.insert(INSERT_TAGS, new.tags.len()), &new.tags);
+        link_keys(bulk.insert(INSERT_HIDDEN, new.hidden.len()), &new.hidden)
+            .bind(new.hidden.iter().map(|row| *row.record.event().id().as_bytes()));
+        end_keys(bulk.insert(INSERT_ENDS, new.ends.len()), &new.ends)
+            .bind(new.ends.iter().map(|(_, record)| *record.event().id().as_bytes()));
     }
 }
 
@@ -118,18 +123,41 @@ impl<'a> Rows<'a> {
 
     fn add_link(&mut self, record: &'a Record, link: &'a Link, numbers: &BatchNumbers) {
         let links = if record.is_effective() { &mut self.links } else { &mut self.hidden };
-        links.push(LinkRow { record, link, topic: numbers.of(&link.topic) });
+        links.push(LinkRow { record, link, topic_no: numbers.of(&link.topic) });
     }
 }
 
-fn bind_links<'q>(sql: &'static str, rows: &[LinkRow<'_>]) -> Bulk<'q> {
-    Bulk::new(sql, rows.len())
-        .bind(rows.iter().map(|row| row.topic))
-        .bind(rows.iter().map(|row| row.link.seq.0))
+fn link_keys<'b>(columns: Columns<'b>, rows: &[LinkRow<'_>]) -> Columns<'b> {
+    columns.bind(rows.iter().map(|row| row.topic_no)).bind(rows.iter().map(|row| row.link.seq.0))
 }
 
-fn bind_ends<'q>(sql: &'static str, rows: &[(UnixSeconds, &Record)]) -> Bulk<'q> {
-    Bulk::new(sql, rows.len())
+fn end_keys<'b>(columns: Columns<'b>, rows: &[(UnixSeconds, &Record)]) -> Columns<'b> {
+    columns
         .bind(rows.iter().map(|(end, _)| end.0))
         .bind(rows.iter().map(|(_, record)| record.seq.0))
+}
+
+fn bind_links(columns: Columns<'_>, rows: &[LinkRow<'_>]) {
+    let events = || rows.iter().map(|row| row.record.event());
+    columns
+        .bind(rows.iter().map(|row| row.topic_no))
+        .bind(events().map(|event| event.created_at().0))
+        .bind(events().map(|event| tie(event.id())))
+        .bind(events().map(|event| event.pubkey().prefix()))
+        .bind(rows.iter().map(|row| row.record.seq.0))
+        .bind(rows.iter().map(|row| row.link.seq.0))
+        .bind(rows.iter().map(|row| row.record.expires_at().map(|end| end.0)))
+        .bind(events().map(|event| i32::from(event.kind().0)))
+        .bind(events().map(|event| *event.id().as_bytes()))
+        .bind(events().map(|event| *event.pubkey().as_bytes()));
+}
+
+fn bind_tags(columns: Columns<'_>, rows: &[TagRow<'_>]) {
+    columns
+        .bind(rows.iter().map(|tag| tag.key))
+        .bind(rows.iter().map(|tag| tag.record.event().created_at().0))
+        .bind(rows.iter().map(|tag| tie(tag.record.event().id())))
+        .bind(rows.iter().map(|tag| tag.record.seq.0))
+        .bind(rows.iter().map(|tag| i16::from(tag.letter.as_byte())))
+        .bind(rows.iter().map(|tag| tag_value(tag.value)));
 }

@@ -1,13 +1,14 @@
 //! Dedupe rows, versions and tombstones: tables with one row per key.
 
-use kukuri_core::{Change, Dedupe, Mark, Tombstone, TombstoneKey, Version, VersionKey};
+use kukuri_core::{Change, Dedupe, Tombstone, TombstoneKey, Version, VersionKey};
 use kukuri_event::EventId;
-use sqlx::postgres::PgConnection;
 
-use super::insert::bind_dedupe;
-use super::{Bulk, Sorted};
-use crate::error::Fault;
+use super::{Bulk, Columns, Sorted};
 
+const INSERT_DEDUPE: &str = "INSERT INTO event_dedupe (event_id, first_seen_at, last_seen_at,
+        seen_count, seq)
+    SELECT UNNEST($1::BYTEA[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
+        UNNEST($5::BIGINT[])";
 const UPDATE_DEDUPE: &str = "UPDATE event_dedupe d
     SET first_seen_at = k.first_seen_at, last_seen_at = k.last_seen_at, seen_count = k.seen_count,
         seq = k.seq
@@ -17,19 +18,21 @@ const UPDATE_DEDUPE: &str = "UPDATE event_dedupe d
     WHERE d.event_id = k.event_id";
 const DELETE_DEDUPE: &str = "DELETE FROM event_dedupe WHERE event_id = ANY($1)";
 
-/// Writes all but the new rows, which it returns.
-pub(super) async fn dedupe<'a>(
-    connection: &mut PgConnection,
-    changes: &'a [Change<EventId, Dedupe>],
-) -> Result<Vec<(&'a EventId, &'a Dedupe)>, Fault> {
+pub(super) fn dedupe(bulk: &mut Bulk, changes: &[Change<EventId, Dedupe>]) {
     let changes = Sorted::new(changes);
-    Bulk::new(DELETE_DEDUPE, changes.deleted.len())
-        .bind(changes.deleted.iter().map(|id| *id.as_bytes()))
-        .run(connection)
-        .await?;
-    let updated = Bulk::new(UPDATE_DEDUPE, changes.updated.len());
-    bind_dedupe(updated, &changes.updated).run(connection).await?;
-    Ok(changes.inserted)
+    bulk.change(DELETE_DEDUPE, changes.deleted.len())
+        .bind(changes.deleted.iter().map(|id| *id.as_bytes()));
+    bind_dedupe(bulk.change(UPDATE_DEDUPE, changes.updated.len()), &changes.updated);
+    bind_dedupe(bulk.insert(INSERT_DEDUPE, changes.inserted.len()), &changes.inserted);
+}
+
+fn bind_dedupe(columns: Columns<'_>, rows: &[(&EventId, &Dedupe)]) {
+    columns
+        .bind(rows.iter().map(|(id, _)| *id.as_bytes()))
+        .bind(rows.iter().map(|(_, row)| row.first_seen_at.0))
+        .bind(rows.iter().map(|(_, row)| row.last_seen_at.0))
+        .bind(rows.iter().map(|(_, row)| row.seen_count.cast_signed()))
+        .bind(rows.iter().map(|(_, row)| row.seq.map(|seq| seq.0)));
 }
 
 const INSERT_VERSIONS: &str = "INSERT INTO current_versions (kind, pubkey, d, created_at, event_id,
@@ -49,70 +52,72 @@ const DELETE_VERSIONS: &str = "DELETE FROM current_versions v
         UNNEST($3::BYTEA[]) AS d) AS k
     WHERE v.kind = k.kind AND v.pubkey = k.pubkey AND v.d = k.d";
 
-pub(super) async fn versions(
-    connection: &mut PgConnection,
-    changes: &[Change<VersionKey, Version>],
-) -> Result<(), Fault> {
+pub(super) fn versions(bulk: &mut Bulk, changes: &[Change<VersionKey, Version>]) {
     let changes = Sorted::new(changes);
-    version_keys(DELETE_VERSIONS, changes.deleted.iter().copied()).run(connection).await?;
-    bind_versions(UPDATE_VERSIONS, &changes.updated).run(connection).await?;
-    bind_versions(INSERT_VERSIONS, &changes.inserted).run(connection).await
+    let deleted = bulk.change(DELETE_VERSIONS, changes.deleted.len());
+    version_keys(deleted, changes.deleted.iter().copied());
+    bind_versions(bulk.change(UPDATE_VERSIONS, changes.updated.len()), &changes.updated);
+    bind_versions(bulk.insert(INSERT_VERSIONS, changes.inserted.len()), &changes.inserted);
 }
 
-fn version_keys<'q>(
-    sql: &'static str,
-    keys: impl ExactSizeIterator<Item = &'q VersionKey> + Clone,
-) -> Bulk<'q> {
-    Bulk::new(sql, keys.len())
+fn version_keys<'b, 'q>(
+    columns: Columns<'b>,
+    keys: impl Iterator<Item = &'q VersionKey> + Clone,
+) -> Columns<'b> {
+    columns
         .bind(keys.clone().map(|key| i32::from(key.kind.0)))
         .bind(keys.clone().map(|key| *key.pubkey.as_bytes()))
         .bind(keys.map(|key| key.d.as_bytes()))
 }
 
-fn bind_versions<'q>(sql: &'static str, rows: &[(&'q VersionKey, &'q Version)]) -> Bulk<'q> {
-    let mark = |read: fn(Mark) -> i64| rows.iter().map(move |(_, version)| version.mark.map(read));
-    let body = |version: &'q Version| version.body.as_ref().map(|body| body.json().as_bytes());
-    version_keys(sql, rows.iter().map(|(key, _)| *key))
-        .bind(mark(|mark| mark.created_at.0))
-        .bind(rows.iter().map(|(_, version)| version.mark.map(|m| *m.event_id.as_bytes())))
-        .bind(rows.iter().map(|(_, version)| version.mark.map(|m| m.state.code())))
+fn bind_versions(columns: Columns<'_>, rows: &[(&VersionKey, &Version)]) {
+    let marks = || rows.iter().map(|(_, version)| version.mark);
+    let body =
+        |version: &'_ Version| version.body.as_ref().map(|body| body.json().as_bytes().to_vec());
+    version_keys(columns, rows.iter().map(|(key, _)| *key))
+        .bind(marks().map(|mark| mark.map(|mark| mark.created_at.0)))
+        .bind(marks().map(|mark| mark.map(|mark| *mark.event_id.as_bytes())))
+        .bind(marks().map(|mark| mark.map(|mark| mark.state.code())))
         .bind(rows.iter().map(|(_, version)| version.deleted_until.map(|until| until.0)))
-        .bind(rows.iter().map(|(_, version)| body(version)))
+        .bind(rows.iter().map(|(_, version)| body(version)));
 }
 
-const INSERT_TOMBSTONES: &str = "INSERT INTO deletion_tombstones (target, pubkey,
-        deletion_event_id, requested_at, applied_at)
+const INSERT_TOMBSTONES: &str = "INSERT INTO deletion_tombstones (target_event_id,
+        pubkey, deletion_event_id, requested_at, applied_at)
     SELECT UNNEST($1::BYTEA[]), UNNEST($2::BYTEA[]), UNNEST($3::BYTEA[]), UNNEST($4::BIGINT[]),
         UNNEST($5::BIGINT[])";
 const UPDATE_TOMBSTONES: &str = "UPDATE deletion_tombstones t
     SET deletion_event_id = k.deletion_event_id, requested_at = k.requested_at,
         applied_at = k.applied_at
-    FROM (SELECT UNNEST($1::BYTEA[]) AS target, UNNEST($2::BYTEA[]) AS pubkey,
+    FROM (SELECT UNNEST($1::BYTEA[]) AS target_event_id, UNNEST($2::BYTEA[]) AS pubkey,
         UNNEST($3::BYTEA[]) AS deletion_event_id, UNNEST($4::BIGINT[]) AS requested_at,
         UNNEST($5::BIGINT[]) AS applied_at) AS k
-    WHERE t.target = k.target AND t.pubkey = k.pubkey";
+    WHERE t.target_event_id = k.target_event_id AND t.pubkey = k.pubkey";
 const DELETE_TOMBSTONES: &str = "DELETE FROM deletion_tombstones t
-    USING (SELECT UNNEST($1::BYTEA[]) AS target, UNNEST($2::BYTEA[]) AS pubkey) AS k
-    WHERE t.target = k.target AND t.pubkey = k.pubkey";
+    USING (SELECT UNNEST($1::BYTEA[]) AS target_event_id, UNNEST($2::BYTEA[]) AS pubkey)
+        AS k
+    WHERE t.target_event_id = k.target_event_id AND t.pubkey = k.pubkey";
 
-pub(super) async fn tombstones(
-    connection: &mut PgConnection,
-    changes: &[Change<TombstoneKey, Tombstone>],
-) -> Result<(), Fault> {
+pub(super) fn tombstones(bulk: &mut Bulk, changes: &[Change<TombstoneKey, Tombstone>]) {
     let changes = Sorted::new(changes);
-    let bind = |sql, rows: &[(&TombstoneKey, &Tombstone)]| {
-        Bulk::new(sql, rows.len())
-            .bind(rows.iter().map(|(key, _)| *key.target.as_bytes()))
-            .bind(rows.iter().map(|(key, _)| *key.pubkey.as_bytes()))
-            .bind(rows.iter().map(|(_, row)| *row.deletion_event_id.as_bytes()))
-            .bind(rows.iter().map(|(_, row)| row.requested_at.0))
-            .bind(rows.iter().map(|(_, row)| row.applied_at.map(|at| at.0)))
-    };
-    Bulk::new(DELETE_TOMBSTONES, changes.deleted.len())
-        .bind(changes.deleted.iter().map(|key| *key.target.as_bytes()))
-        .bind(changes.deleted.iter().map(|key| *key.pubkey.as_bytes()))
-        .run(connection)
-        .await?;
-    bind(UPDATE_TOMBSTONES, &changes.updated).run(connection).await?;
-    bind(INSERT_TOMBSTONES, &changes.inserted).run(connection).await
+    let deleted = bulk.change(DELETE_TOMBSTONES, changes.deleted.len());
+    tombstone_keys(deleted, changes.deleted.iter().copied());
+    bind_tombstones(bulk.change(UPDATE_TOMBSTONES, changes.updated.len()), &changes.updated);
+    bind_tombstones(bulk.insert(INSERT_TOMBSTONES, changes.inserted.len()), &changes.inserted);
+}
+
+fn tombstone_keys<'b, 'q>(
+    columns: Columns<'b>,
+    keys: impl Iterator<Item = &'q TombstoneKey> + Clone,
+) -> Columns<'b> {
+    columns
+        .bind(keys.clone().map(|key| *key.target.as_bytes()))
+        .bind(keys.map(|key| *key.pubkey.as_bytes()))
+}
+
+fn bind_tombstones(columns: Columns<'_>, rows: &[(&TombstoneKey, &Tombstone)]) {
+    tombstone_keys(columns, rows.iter().map(|(key, _)| *key))
+        .bind(rows.iter().map(|(_, row)| *row.deletion_event_id.as_bytes()))
+        .bind(rows.iter().map(|(_, row)| row.requested_at.0))
+        .bind(rows.iter().map(|(_, row)| row.applied_at.map(|at| at.0)));
 }

@@ -1,10 +1,8 @@
 //! Node-level subscriptions, and what topics hold.
 
 use kukuri_core::{Change, NodeTopic, TopicId, Usage};
-use sqlx::postgres::PgConnection;
 
-use super::{Bulk, Sorted};
-use crate::error::Fault;
+use super::{Bulk, Columns, Sorted};
 use crate::numbers::BatchNumbers;
 
 const INSERT_TOPICS: &str = "INSERT INTO node_subscriptions (topic_id, name, enabled, pinned,
@@ -22,28 +20,23 @@ const UPDATE_TOPICS: &str = "UPDATE node_subscriptions s
 const DELETE_TOPICS: &str = "DELETE FROM node_subscriptions WHERE topic_id = ANY($1)";
 const NEXT_VERSION: &str = "UPDATE feed_meta SET topics_version = topics_version + 1";
 
-pub(super) async fn subscriptions(
-    connection: &mut PgConnection,
-    changes: &[Change<TopicId, NodeTopic>],
-) -> Result<(), Fault> {
+pub(super) fn subscriptions(bulk: &mut Bulk, changes: &[Change<TopicId, NodeTopic>]) {
     if changes.is_empty() {
-        return Ok(());
+        return;
     }
     let changes = Sorted::new(changes);
-    Bulk::new(NEXT_VERSION, 1).run(connection).await?;
-    Bulk::new(DELETE_TOPICS, changes.deleted.len())
-        .bind(changes.deleted.iter().map(|topic| topic.as_str()))
-        .run(connection)
-        .await?;
-    bind_topics(UPDATE_TOPICS, &changes.updated).run(connection).await?;
-    bind_topics(INSERT_TOPICS, &changes.inserted).run(connection).await
+    bulk.change(NEXT_VERSION, 1);
+    bulk.change(DELETE_TOPICS, changes.deleted.len())
+        .bind(changes.deleted.iter().map(|topic| topic.as_str()));
+    bind_topics(bulk.change(UPDATE_TOPICS, changes.updated.len()), &changes.updated);
+    bind_topics(bulk.insert(INSERT_TOPICS, changes.inserted.len()), &changes.inserted);
 }
 
-fn bind_topics<'q>(sql: &'static str, rows: &[(&'q TopicId, &'q NodeTopic)]) -> Bulk<'q> {
+fn bind_topics(columns: Columns<'_>, rows: &[(&TopicId, &NodeTopic)]) {
     let policy = |topic: &NodeTopic| {
         serde_json::to_string(&topic.ingest_policy).expect("a policy is plain data")
     };
-    Bulk::new(sql, rows.len())
+    columns
         .bind(rows.iter().map(|(id, _)| id.as_str()))
         .bind(rows.iter().map(|(_, topic)| topic.name.as_bytes()))
         .bind(rows.iter().map(|(_, topic)| topic.enabled))
@@ -51,33 +44,27 @@ fn bind_topics<'q>(sql: &'static str, rows: &[(&'q TopicId, &'q NodeTopic)]) -> 
         .bind(rows.iter().map(|(_, topic)| i64::from(topic.wanted)))
         .bind(rows.iter().map(|(_, topic)| policy(topic)))
         .bind(rows.iter().map(|(_, topic)| topic.created_at.0))
-        .bind(rows.iter().map(|(_, topic)| topic.updated_at.0))
+        .bind(rows.iter().map(|(_, topic)| topic.updated_at.0));
 }
 
-const INSERT_USAGE: &str = "INSERT INTO topic_usage (topic, events, bytes)
+const INSERT_USAGE: &str = "INSERT INTO topic_usage (topic_no, events, bytes)
     SELECT UNNEST($1::INTEGER[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[])";
 const UPDATE_USAGE: &str = "UPDATE topic_usage u SET events = k.events, bytes = k.bytes
-    FROM (SELECT UNNEST($1::INTEGER[]) AS topic, UNNEST($2::BIGINT[]) AS events,
+    FROM (SELECT UNNEST($1::INTEGER[]) AS topic_no, UNNEST($2::BIGINT[]) AS events,
         UNNEST($3::BIGINT[]) AS bytes) AS k
-    WHERE u.topic = k.topic";
-const DELETE_USAGE: &str = "DELETE FROM topic_usage WHERE topic = ANY($1)";
+    WHERE u.topic_no = k.topic_no";
+const DELETE_USAGE: &str = "DELETE FROM topic_usage WHERE topic_no = ANY($1)";
 
-pub(super) async fn usage(
-    connection: &mut PgConnection,
-    changes: &[Change<TopicId, Usage>],
-    numbers: &BatchNumbers,
-) -> Result<(), Fault> {
+pub(super) fn usage(bulk: &mut Bulk, changes: &[Change<TopicId, Usage>], numbers: &BatchNumbers) {
     let changes = Sorted::new(changes);
-    let bind = |sql, rows: &[(&TopicId, &Usage)]| {
-        Bulk::new(sql, rows.len())
+    let bind = |columns: Columns<'_>, rows: &[(&TopicId, &Usage)]| {
+        columns
             .bind(rows.iter().map(|(topic, _)| numbers.of(topic)))
             .bind(rows.iter().map(|(_, usage)| usage.events.cast_signed()))
-            .bind(rows.iter().map(|(_, usage)| usage.bytes.cast_signed()))
+            .bind(rows.iter().map(|(_, usage)| usage.bytes.cast_signed()));
     };
-    Bulk::new(DELETE_USAGE, changes.deleted.len())
-        .bind(changes.deleted.iter().map(|topic| numbers.of(topic)))
-        .run(connection)
-        .await?;
-    bind(UPDATE_USAGE, &changes.updated).run(connection).await?;
-    bind(INSERT_USAGE, &changes.inserted).run(connection).await
+    bulk.change(DELETE_USAGE, changes.deleted.len())
+        .bind(changes.deleted.iter().map(|topic| numbers.of(topic)));
+    bind(bulk.change(UPDATE_USAGE, changes.updated.len()), &changes.updated);
+    bind(bulk.insert(INSERT_USAGE, changes.inserted.len()), &changes.inserted);
 }

@@ -1,0 +1,17 @@
+//! What is PostgreSQL's own: the schema, partitions, broken connections, and word of commits between
+//! processes.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "postgres/faults.rs"]
+mod faults;
+#[path = "postgres/partitions.rs"]
+mod partitions;
+#[path = "postgres/queries.rs"]
+mod queries;
+#[path = "postgres/rig.rs"]
+mod rig;
+#[path = "postgres/schema.rs"]
+mod schema;
+#[path = "postgres/wakeup.rs"]
+mod wakeup;

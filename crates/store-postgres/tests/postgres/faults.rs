@@ -1,0 +1,189 @@
+//! What breaks says what it is, and what was not acknowledged can be done again.
+
+use std::time::Duration;
+
+use kukuri_core::{Duplicate, Outcome, Seq};
+use kukuri_store::{FeedError, Place, QueryError, Store, StoreError};
+use kukuri_store_postgres::Options;
+use kukuri_testkit::condition::wait_for;
+use kukuri_testkit::proxy::{Cut, Proxy};
+use sqlx::{Connection, PgConnection, raw_sql};
+
+use crate::rig::{
+    self, LIMIT, OPTIONS, database, enable, feed, note, notes, open, publish, query, store,
+};
+
+/// A cut at COMMIT leaves the outcome unknown; the event's id tells when the batch is run again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_of_unknown_outcome_is_run_again() {
+    let cluster = rig::cluster();
+    let name = database(&cluster.create_database());
+    let proxy = Proxy::start(cluster.port()).unwrap();
+    let store = open(&proxy.url(&name)).await;
+    enable(&store).await;
+    let known = Outcome::Duplicate(Duplicate::Known);
+    for (nth, cut, again) in [
+        (1, Cut::BeforeCommit, Outcome::Accepted),
+        (2, Cut::AfterCommit, known),
+        (3, Cut::BeforeCommit, Outcome::Accepted),
+    ] {
+        let event = [note(1, nth)];
+        let cuts = proxy.cuts();
+        proxy.cut(cut);
+        let failed = publish(&store, &event).await;
+        assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+        assert_eq!(proxy.cuts(), cuts + 1, "the cut met the commit");
+        assert_eq!(publish(&store, &event).await.unwrap(), [again], "{cut:?}");
+        assert_eq!(feed(&store).await.len(), nth as usize, "once, and without a hole");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_is_used_again() {
+    let mut cluster = rig::cluster();
+    let (store, _) = store(&cluster).await;
+    publish(&store, &notes(1, 5)).await.unwrap();
+    feed(&store).await;
+    cluster.stop_fast().unwrap();
+    let failed = publish(&store, &[note(2, 1)]).await;
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+    let failed = store.bounds().await;
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+    cluster.start_again().unwrap();
+    assert_eq!(publish(&store, &[note(2, 1)]).await.unwrap(), [Outcome::Accepted]);
+    assert_eq!(feed(&store).await.len(), 6);
+}
+
+/// Whoever got past the lock is stopped by the number it wants to use.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_number_of_a_row_is_a_fence() {
+    let cluster = rig::cluster();
+    let (store, name) = store(&cluster).await;
+    publish(&store, &[note(1, 1)]).await.unwrap();
+    let mut other = PgConnection::connect(&cluster.url(&name)).await.unwrap();
+    let row = "BEGIN; SET search_path = cn_relay;
+        INSERT INTO events_outbox SELECT 2, created_at, ingested_at, topic_no, kind, via_topic_no,
+            op, source, reason, event_id, pubkey, effective_d, prior FROM events_outbox WHERE seq = 1";
+    raw_sql(row).execute(&mut other).await.unwrap();
+    let lane = tokio::spawn(async move { publish(&store, &[note(1, 2)]).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE application_name = 'kukuri lane' AND wait_event = 'transactionid'";
+    wait_for("the lane to wait", LIMIT, || {
+        (cluster.sql(&name, waiting).unwrap() == "1").then_some(())
+    })
+    .unwrap();
+    raw_sql("COMMIT").execute(&mut other).await.unwrap();
+    assert_eq!(lane.await.unwrap(), Err(StoreError::Conflict { head: Seq(2) }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_are_sorted_by_what_to_do() {
+    let cluster = rig::cluster();
+    let (store, name) = store(&cluster).await;
+    publish(&store, &notes(1, 3)).await.unwrap();
+    let change = |sql: &str| cluster.sql(&name, &format!("SET search_path = cn_relay; {sql}"));
+
+    // The server of a standby, or one that an operator has closed.
+    let alter = |how: &str| cluster.sql("postgres", &format!("ALTER DATABASE {name} {how}"));
+    alter("SET default_transaction_read_only = on").unwrap();
+    store.reopen().await.unwrap();
+    let failed = publish(&store, &[note(2, 1)]).await;
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+    alter("RESET default_transaction_read_only").unwrap();
+    publish(&store, &[note(2, 1)]).await.unwrap();
+
+    // Somebody else holds the lane for longer than one waits.
+    let mut other = PgConnection::connect(&cluster.url(&name)).await.unwrap();
+    let lock = i64::from_be_bytes(*b"cn_relay");
+    let hold = format!("SELECT pg_advisory_lock({lock})");
+    raw_sql(sqlx::AssertSqlSafe(hold)).execute(&mut other).await.unwrap();
+    let failed = publish(&store, &[note(2, 2)]).await;
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+    drop(other);
+
+    // Rows that cannot be.
+    change("UPDATE events SET state = 9 WHERE seq = 1").unwrap();
+    let failed = store.page(Place::Records(None), 10).await;
+    assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
+    let start = store.bounds().await.unwrap().start();
+    change("DELETE FROM events_outbox WHERE seq = 2").unwrap();
+    let failed = store.feed(start, 10).await;
+    assert!(matches!(failed, Err(FeedError::Hole { after: Seq(1) })), "{failed:?}");
+
+    // A table is gone.
+    change("DROP TABLE deletion_tombstones").unwrap();
+    let failed = publish(&store, &[note(2, 3)]).await;
+    assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
+}
+
+/// A store that was open while its database was replaced must not answer from the new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_that_was_replaced_is_noticed() {
+    let cluster = rig::cluster();
+    let (store, name) = store(&cluster).await;
+    let event = note(1, 1);
+    publish(&store, std::slice::from_ref(&event)).await.unwrap();
+    let filters = [
+        format!(r##"{{"#t":["{}"]}}"##, rig::topic()),
+        format!(r#"{{"ids":["{}"]}}"#, event.event().id()),
+    ];
+    for (replace, restore) in [
+        ("UPDATE feed_meta SET epoch = epoch + 1", "UPDATE feed_meta SET epoch = epoch - 1"),
+        ("DELETE FROM events_outbox", "SELECT"),
+    ] {
+        let change = |sql| cluster.sql(&name, &format!("SET search_path = cn_relay; {sql}"));
+        for filter in &filters {
+            assert_eq!(store.query(query(filter, 100)).await.unwrap().hits.len(), 1);
+        }
+        change(replace).unwrap();
+        for filter in &filters {
+            let failed = store.query(query(filter, 100)).await;
+            assert!(matches!(failed, Err(QueryError::Store(StoreError::Corrupt(_)))), "{failed:?}");
+        }
+        change(restore).unwrap();
+    }
+}
+
+/// Rows that a statement means to change and does not find are never passed over.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_missing_are_noticed() {
+    let cluster = rig::cluster();
+    let (store, name) = store(&cluster).await;
+    publish(&store, &notes(1, 3)).await.unwrap();
+    cluster.sql(&name, "DELETE FROM cn_relay.event_topics WHERE link_seq = 2").unwrap();
+    let unlink = kukuri_core::Act::Unlink {
+        topic: rig::topic(),
+        events: notes(1, 3).iter().map(|event| event.event().id()).collect(),
+        reason: kukuri_core::UnlinkReason::Capacity,
+    };
+    let failed = rig::apply(&store, rig::NOW.into(), vec![unlink]).await;
+    assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
+    assert_eq!(feed(&store).await.len(), 3, "nothing of it was written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_are_bounded() {
+    let cluster = rig::cluster();
+    let options =
+        Options { readers_max: 1, acquire_timeout: Duration::from_millis(200), ..OPTIONS };
+    let (store, name) = rig::store_with(&cluster, options).await;
+    let store = std::sync::Arc::new(store);
+    let mut operator = PgConnection::connect(&cluster.url(&name)).await.unwrap();
+    let lock = "BEGIN; LOCK TABLE cn_relay.node_subscriptions IN ACCESS EXCLUSIVE MODE";
+    raw_sql(lock).execute(&mut operator).await.unwrap();
+    let first = tokio::spawn({
+        let store = std::sync::Arc::clone(&store);
+        async move { store.topics().await.map(|topics| topics.len()) }
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE application_name = 'kukuri reader' AND wait_event_type = 'Lock'";
+    wait_for("the reader to wait", LIMIT, || {
+        (cluster.sql(&name, waiting).unwrap() == "1").then_some(())
+    })
+    .unwrap();
+    let failed = store.bounds().await;
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+    raw_sql("COMMIT").execute(&mut operator).await.unwrap();
+    assert_eq!(first.await.unwrap(), Ok(1));
+    store.bounds().await.unwrap();
+}
