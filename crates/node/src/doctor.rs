@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::cli::{Common, DoctorArgs};
 use crate::exit::Exit;
-use crate::open::open;
+use crate::open::open_existing;
 use crate::output::Output;
 use walk::{Examined, Walk};
 
@@ -28,7 +28,7 @@ use walk::{Examined, Walk};
 const SHOWN_PER_CHECK_MAX: usize = 50;
 
 pub async fn run(common: &Common, args: DoctorArgs) -> anyhow::Result<Exit> {
-    let opened = open(common).await?;
+    let opened = open_existing(common).await?;
     let sample = if args.all { u64::MAX } else { args.sample };
     let offset = (opened.clock)().0.unsigned_abs();
     let examined = Walk::new(&*opened.store, sample, offset).run().await?;

@@ -9,7 +9,7 @@ use kukuri_store::{Entry, Hit, Order, Place, Query, QueryError, Store};
 
 use crate::cli::{Common, ExportArgs};
 use crate::exit::Exit;
-use crate::open::open;
+use crate::open::open_existing;
 use crate::output::Output;
 
 /// Events per read.
@@ -18,7 +18,7 @@ const PAGE_EVENTS_MAX: usize = 500;
 const QUERY_ROWS_MAX: usize = 1_000_000;
 
 pub async fn run(common: &Common, args: ExportArgs) -> anyhow::Result<Exit> {
-    let opened = open(common).await?;
+    let opened = open_existing(common).await?;
     let filter = args.filter.unwrap_or_default();
     let export = Export {
         store: &*opened.store,

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::{Common, FeedArgs};
 use crate::exit::Exit;
-use crate::open::open;
+use crate::open::open_existing;
 use crate::output::Output;
 
 /// Rows per read.
@@ -57,7 +57,7 @@ impl<'a> From<&'a FeedRow> for Line<'a> {
 }
 
 pub async fn run(common: &Common, args: FeedArgs) -> anyhow::Result<Exit> {
-    let opened = open(common).await?;
+    let opened = open_existing(common).await?;
     let bounds = opened.store.bounds().await.context("cannot read the feed's bounds")?;
     let after = Cursor { seq: args.after.map_or(bounds.floor, Seq), ..bounds.start() };
     let mut tail = Tail::new(opened.store, after, POLL_INTERVAL);

@@ -3,7 +3,8 @@
 //! ```text
 //! reader ─chunks→ check (one thread per core) ─in order→ lane ─answers→ counts, report
 //! ```
-//! A chunk is a run of lines. Chunks keep their order on the whole way, and every hop is bounded.
+//! A chunk is a run of lines. Chunks keep their order on the whole way, and every hop is bounded. Only
+//! what is sent again with `--patience` may come after lines that follow it in the file.
 
 pub mod check;
 mod counts;
@@ -38,7 +39,7 @@ pub async fn run(common: &Common, args: ImportArgs) -> anyhow::Result<Exit> {
     let opened = open(common).await?;
     let age = if args.any_age { Age::Any } else { Age::Bounded };
     let checker = Checker::new(Arc::clone(&opened.store), Arc::clone(&opened.clock), age).await?;
-    let lane = opened.lane();
+    let lane = opened.lane_with(pipeline::LANE);
     let bar = input.size.map_or_else(progress::spinner, progress::bytes);
     let started = Instant::now();
     let chunks = input.start(Limits::STANDARD.event_bytes_max)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use kukuri_core::{Act, IngestPolicy, Seq, TopicId};
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_store::{Clock, Store};
@@ -31,8 +31,23 @@ pub struct Opened {
 
 impl Opened {
     pub fn lane(&self) -> Lane {
-        Lane::start(Arc::clone(&self.store), Arc::clone(&self.clock), LaneConfig::STANDARD)
+        self.lane_with(LaneConfig::STANDARD)
     }
+
+    pub fn lane_with(&self, config: LaneConfig) -> Lane {
+        Lane::start(Arc::clone(&self.store), Arc::clone(&self.clock), config)
+    }
+}
+
+/// Opens a store that is there: who only reads does not mean to make one by a slip of the pen.
+pub async fn open_existing(common: &Common) -> anyhow::Result<Opened> {
+    if common.database.is_none() && !common.data.join(kukuri_store_sqlite::FILE).exists() {
+        bail!(
+            "there is no store in {}: check --data; `topic add`, `import` and `run` make one",
+            common.data.display()
+        );
+    }
+    open(common).await
 }
 
 /// Opens the store, and makes it if it is not there.

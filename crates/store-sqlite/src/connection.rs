@@ -17,8 +17,8 @@ const CHECKPOINT_PAGES: i64 = 8192;
 const JOURNAL_BYTES_MAX: i64 = 64 * 1024 * 1024;
 const WRITER_CACHE_KIB: i64 = 128 * 1024;
 const READER_CACHE_KIB: i64 = 16 * 1024;
-/// How much of the file readers map: the system's page cache then serves them without copies.
-const READER_MAP_BYTES: i64 = 2 * 1024 * 1024 * 1024;
+/// How much of the file is mapped: the page cache of the system then serves reads without copies.
+const MAP_BYTES: i64 = 2 * 1024 * 1024 * 1024;
 /// Every statement of the store is kept prepared.
 const STATEMENTS_MAX: usize = 64;
 
@@ -36,6 +36,7 @@ pub(crate) fn open_writer(path: &Path, sync: Sync) -> Result<Connection, StoreEr
     pragma(&conn, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     pragma(&conn, "journal_size_limit", JOURNAL_BYTES_MAX)?;
     pragma(&conn, "cache_size", -WRITER_CACHE_KIB)?;
+    pragma(&conn, "mmap_size", MAP_BYTES)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     Ok(conn)
 }
@@ -46,8 +47,9 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     conn.busy_timeout(BUSY_WAIT).or_store()?;
     pragma(&conn, "query_only", "ON")?;
     pragma(&conn, "cache_size", -READER_CACHE_KIB)?;
-    pragma(&conn, "mmap_size", READER_MAP_BYTES)?;
+    pragma(&conn, "mmap_size", MAP_BYTES)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    rusqlite::vtab::array::load_module(&conn).or_store()?;
     Ok(conn)
 }
 

@@ -12,6 +12,7 @@ mod feed;
 mod indexes;
 mod page;
 mod query;
+mod readers;
 mod rows;
 mod run;
 mod schema;
@@ -33,9 +34,10 @@ use tokio::sync::watch as channel;
 
 use apply::Writer;
 use desk::{Desk, Snapshot};
+use readers::Readers;
 use tail::{Tail, TailAt};
 use watch::Watcher;
-use worker::Workers;
+use worker::Worker;
 
 /// The file in the data directory that holds events and feed.
 pub const FILE: &str = "events.db";
@@ -52,7 +54,7 @@ pub enum Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub sync: Sync,
-    /// Threads that answer reads.
+    /// How many reads may run at once.
     pub readers: usize,
     /// New events whose index rows are written together, in one sorted run.
     pub run_events: usize,
@@ -63,16 +65,16 @@ pub struct Options {
 impl Options {
     /// What a node runs with.
     pub fn standard(epoch: i64) -> Self {
-        Self { sync: Sync::Full, readers: 4, run_events: 16 * 1024, epoch }
+        Self { sync: Sync::Full, readers: 4, run_events: 64 * 1024, epoch }
     }
 }
 
 /// Events and feed in `events.db`.
 pub struct SqliteStore {
     watcher: Option<Watcher>,
-    writer: Arc<Workers>,
+    writer: Arc<Worker>,
     write_state: Arc<Writer>,
-    readers: Workers,
+    readers: Readers,
     heads: channel::Sender<Seq>,
 }
 
@@ -86,7 +88,7 @@ impl Drop for SqliteStore {
 }
 
 /// Asks the writing thread to write a run when it comes to it.
-fn settle(writer: Weak<Workers>, state: &Arc<Writer>) -> impl Fn() + Send + 'static {
+fn settle(writer: Weak<Worker>, state: &Arc<Writer>) -> impl Fn() + Send + 'static {
     let state = Arc::clone(state);
     move || {
         if let Some(writer) = writer.upgrade() {
@@ -114,8 +116,8 @@ impl SqliteStore {
         let reader = || connection::open_reader(&path).map_err(named);
         let desk = |conn| Desk::new(conn, Arc::clone(&tail));
         let readers = (0..options.readers.max(1)).map(|_| reader().map(desk));
-        let readers = Workers::start("sqlite-read", readers.collect::<Result<_, _>>()?);
-        let writer = Arc::new(Workers::start("sqlite-write", vec![desk(conn)]));
+        let readers = Readers::new(readers.collect::<Result<_, _>>()?);
+        let writer = Arc::new(Worker::start("sqlite-write", desk(conn)));
         let write_state = Arc::new(Writer::new(path.clone(), options));
         let settle = settle(Arc::downgrade(&writer), &write_state);
         let watcher = Watcher::start(reader()?, heads.clone(), settle);

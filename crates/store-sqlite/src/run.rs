@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use crate::error::OrStore;
 use crate::page::collect;
-use crate::tail::{Segment, TailEvents};
+use crate::tail::{Segment, TailEvent, TailEvents};
 use crate::write::one;
 
 /// Writes the segment's index rows within the caller's transaction, whose head is `head`. After the
@@ -55,22 +55,11 @@ fn write_topics(
     visible: impl Fn(&i64) -> bool,
 ) -> Result<(), StoreError> {
     let mut insert = conn.prepare_cached(crate::indexes::INSERT_TOPIC).or_store()?;
-    for (topic_no, places) in &events.topics {
-        for (created_at, seq) in places.iter().filter(|(_, seq)| visible(seq)) {
-            let event = &events.by_seq[seq];
-            let id = &event.id.as_bytes()[..];
-            one(
-                &mut insert,
-                params![
-                    topic_no,
-                    created_at.0,
-                    id,
-                    seq,
-                    event.kind,
-                    event.author,
-                    event.expires_at
-                ],
-            )?;
+    for (topic_no, (created_at, seq)) in &events.topics {
+        if visible(seq) {
+            let TailEvent { id, kind, author, expires_at, .. } = &events.by_seq[seq];
+            let id = &id.as_bytes()[..];
+            one(&mut insert, params![topic_no, created_at.0, id, seq, kind, author, expires_at])?;
         }
     }
     Ok(())
@@ -95,8 +84,8 @@ fn write_tags(
     visible: impl Fn(&i64) -> bool,
 ) -> Result<(), StoreError> {
     let mut insert = conn.prepare_cached(crate::indexes::INSERT_TAG).or_store()?;
-    for ((tag, value), places) in &events.tags {
-        for (created_at, seq) in places.iter().filter(|(_, seq)| visible(seq)) {
+    for (tag, value, (created_at, seq)) in &events.tags {
+        if visible(seq) {
             one(&mut insert, params![tag, value, created_at.0, seq])?;
         }
     }
@@ -109,8 +98,8 @@ fn write_authors(
     visible: impl Fn(&i64) -> bool,
 ) -> Result<(), StoreError> {
     let mut insert = conn.prepare_cached(crate::indexes::INSERT_AUTHOR).or_store()?;
-    for (author, places) in &events.authors {
-        for (created_at, seq) in places.iter().filter(|(_, seq)| visible(seq)) {
+    for (author, (created_at, seq)) in &events.authors {
+        if visible(seq) {
             one(&mut insert, params![author, created_at.0, seq, events.by_seq[seq].kind])?;
         }
     }

@@ -39,9 +39,10 @@ pub(crate) struct TailEvents {
     head: Seq,
     pub by_seq: BTreeMap<i64, TailEvent>,
     pub ids: HashMap<EventId, i64>,
-    pub topics: BTreeMap<i64, BTreeSet<Newest>>,
-    pub tags: BTreeMap<(u8, Vec<u8>), BTreeSet<Newest>>,
-    pub authors: BTreeMap<i64, BTreeSet<Newest>>,
+    /// By topic number, by tag and by author, in the order of the tables.
+    pub topics: BTreeSet<(i64, Newest)>,
+    pub tags: BTreeSet<(u8, Vec<u8>, Newest)>,
+    pub authors: BTreeSet<(i64, Newest)>,
 }
 
 /// What the index rows of an event are made of.
@@ -189,13 +190,13 @@ impl TailEvents {
         let mut links = Vec::with_capacity(record.links.len());
         for link in &record.links {
             let topic_no = numbers.assign(conn, &link.topic)?;
-            self.topics.entry(topic_no).or_default().insert(place);
+            self.topics.insert((topic_no, place));
             links.push((topic_no, link.seq.0));
         }
         for (letter, value) in record.indexed_tags() {
-            self.tags.entry((letter.as_byte(), indexes::pack(value))).or_default().insert(place);
+            self.tags.insert((letter.as_byte(), indexes::pack(value), place));
         }
-        self.authors.entry(event.pubkey().prefix()).or_default().insert(place);
+        self.authors.insert((event.pubkey().prefix(), place));
         self.ids.insert(event.id(), record.seq.0);
         let at = record.ingested_at;
         let entry = TailEvent {

@@ -1,5 +1,4 @@
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use kukuri_core::Seq;
 use kukuri_event::{EventId, Filter, UnixSeconds};
@@ -50,6 +49,8 @@ impl Hit {
 
 /// Joins the answers of several filters: each event once, in order.
 pub fn merge_hits(answers: impl IntoIterator<Item = Vec<Hit>>) -> Vec<Hit> {
-    let all = answers.into_iter().flatten().map(|hit| (hit.order(), hit));
-    all.collect::<BTreeMap<Order, Hit>>().into_values().collect()
+    let mut hits: Vec<Hit> = answers.into_iter().flatten().collect();
+    hits.sort_unstable_by_key(Hit::order);
+    hits.dedup_by_key(|hit| hit.order());
+    hits
 }

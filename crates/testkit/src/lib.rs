@@ -1,5 +1,5 @@
-//! Equipment for tests: it breaks machines, disks and networks, and must not know the node's rules
-//! or its SQL.
+//! Equipment for tests: it breaks machines, disks and networks, makes loads, and says by a reading of
+//! the rules of its own what must come of them. It must not know the stores' SQL.
 //!
 //! Only a dev-dependency may name this crate.
 

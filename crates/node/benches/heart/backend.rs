@@ -66,9 +66,11 @@ impl Backend {
         Ok(Self { store, home })
     }
 
-    /// The same store, opened anew: what was put off is done.
-    pub async fn reopened(&self) -> anyhow::Result<Arc<dyn Store>> {
-        connect(&self.home).await
+    /// The same store, closed and opened anew: what was put off is done.
+    pub async fn reopened(self) -> anyhow::Result<Self> {
+        drop(self.store);
+        let store = connect(&self.home).await?;
+        Ok(Self { store, home: self.home })
     }
 
     /// CPU of this process and of the server.

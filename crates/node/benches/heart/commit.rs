@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::NOW;
 use crate::backend::Backend;
-use crate::load::{Load, admit};
+use crate::load::{Load, PIECE_EVENTS, admit};
 use crate::meter::{self, Verify};
 
 #[derive(Clone, Copy, Default)]
@@ -24,6 +24,13 @@ pub struct Cost {
 impl Cost {
     fn cpu_micros(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.events as f64
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.cpu += other.cpu;
+        self.wall += other.wall;
+        self.written += other.written;
     }
 
     fn wall_micros(&self) -> f64 {
@@ -103,38 +110,41 @@ pub async fn one_in_flight(backend: &Backend, load: Load<'_>) -> anyhow::Result<
     Ok(())
 }
 
-/// What an event costs in a small store and in a large one.
-pub async fn growth(backend: &Backend, bulk: &Bulk, verify: Verify) -> anyhow::Result<()> {
-    const WINDOW_EVENTS: usize = 100_000;
-    let mut windows: Vec<Cost> = Vec::new();
-    let mut window = Cost::default();
-    let mut waiting: Vec<String> = Vec::new();
-    for chunk in bulk.chunks() {
-        waiting.extend(chunk);
-        if waiting.len() < 10_000 {
-            continue;
+/// How many events a store holds, at least, when it is called small.
+const SMALL_EVENTS: usize = 100_000;
+/// The cost at a size is that of the events half of this before it and half after: a back end that
+/// puts work off does all of it within so many.
+const WINDOW_EVENTS: usize = 2 * SMALL_EVENTS;
+
+/// What an event costs in a small store and in a large one, which is `grown` events.
+pub async fn growth(
+    backend: &Backend,
+    bulk: &Bulk,
+    grown: usize,
+    verify: Verify,
+) -> anyhow::Result<()> {
+    let (mut small, mut large) = (Cost::default(), Cost::default());
+    let mut events = 0;
+    let half = WINDOW_EVENTS / 2;
+    eprintln!("signing {} events …", grown + half);
+    let load = Bulk { events: grown + half, ..bulk.clone() }.lines();
+    for lines in load.chunks(PIECE_EVENTS) {
+        let mut cost = Cost { events: lines.len(), ..Cost::default() };
+        apply(backend, admit(lines), 1024, &mut cost).await?;
+        events += lines.len();
+        match events {
+            ..=WINDOW_EVENTS => small.add(&cost),
+            _ if events > grown - half => large.add(&cost),
+            _ => {}
         }
-        let lines = std::mem::take(&mut waiting);
-        apply(backend, admit(&lines), 1024, &mut window).await?;
-        window.events += lines.len();
-        if window.events >= WINDOW_EVENTS {
-            windows.push(std::mem::take(&mut window));
-        }
-    }
-    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return Ok(()) };
-    for (nth, window) in windows.iter().enumerate() {
-        println!(
-            "  up to {} events: {:.1} µs of CPU per event",
-            (nth + 1) * WINDOW_EVENTS,
-            window.cpu_micros()
-        );
     }
     println!(
-        "growth: at {} events {:.2}× the CPU per event at {WINDOW_EVENTS} ({:.2}× a verification); {:.0} B stored per event",
-        bulk.events,
-        last.cpu_micros() / first.cpu_micros(),
-        last.cpu_micros() / verify.micros,
-        backend.stored() as f64 / bulk.events as f64,
+        "growth: {:.1} µs of CPU per event at {SMALL_EVENTS} events, {:.1} µs at {grown}: {:.2}× ({:.2}× a verification); {:.0} B stored per event",
+        small.cpu_micros(),
+        large.cpu_micros(),
+        large.cpu_micros() / small.cpu_micros(),
+        large.cpu_micros() / verify.micros,
+        backend.stored() as f64 / events as f64,
     );
     Ok(())
 }

@@ -3,7 +3,8 @@
 //! them.
 //!
 //! `make bench` runs all of it. `KUKURI_BENCH_EVENTS` sets the load (300 000), `KUKURI_BENCH_GROWN` how
-//! far the store grows at the end (1 000 000), `KUKURI_BENCH_ONLY` names one back end.
+//! far the store grows at the end (1 000 000), `KUKURI_BENCH_ONLY` names one back end, and
+//! `KUKURI_BENCH_PARTS` some of `commit`, `query`, `lane`, `import` and `growth`.
 
 mod backend;
 mod commit;
@@ -33,6 +34,11 @@ fn setting(name: &str, standard: usize) -> anyhow::Result<usize> {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    // A task of the runtime, as all of the node is: its main thread is woken by another one.
+    tokio::spawn(run()).await?
+}
+
+async fn run() -> anyhow::Result<()> {
     let events = setting("KUKURI_BENCH_EVENTS", 300_000)?;
     let grown = setting("KUKURI_BENCH_GROWN", 1_000_000)?;
     let only = std::env::var("KUKURI_BENCH_ONLY").ok();
@@ -48,21 +54,34 @@ async fn main() -> anyhow::Result<()> {
             continue;
         }
         println!("\n## {}", kind.name());
-        for batch in [256, 1024] {
+        if wanted("commit") {
             let backend = Backend::open(kind, &bulk).await?;
-            let cost = commit::measure(&backend, Load::new(&lines), batch).await?;
-            cost.print(&format!("commit, batches of {batch}"), &backend, verify);
-            if batch == 1024 {
-                query::measure(&backend, &bulk, &lines, verify).await?;
-            }
+            let cost = commit::measure(&backend, Load::new(&lines), 256).await?;
+            cost.print("commit, batches of 256", &backend, verify);
         }
-        let backend = Backend::open(kind, &bulk).await?;
-        commit::one_in_flight(&backend, Load::new(&lines[..lines.len().min(20_000)])).await?;
-        import::measure(kind, &bulk, &lines, verify)?;
-        if grown > events {
+        if wanted("commit") || wanted("query") {
             let backend = Backend::open(kind, &bulk).await?;
-            commit::growth(&backend, &Bulk { events: grown, ..bulk.clone() }, verify).await?;
+            let cost = commit::measure(&backend, Load::new(&lines), 1024).await?;
+            cost.print("commit, batches of 1024", &backend, verify);
+            let backend = backend.reopened().await?;
+            query::measure(&*backend.store, &bulk, &lines, verify).await?;
+        }
+        if wanted("lane") {
+            let backend = Backend::open(kind, &bulk).await?;
+            commit::one_in_flight(&backend, Load::new(&lines[..lines.len().min(20_000)])).await?;
+        }
+        if wanted("import") {
+            import::measure(kind, &bulk, &lines, verify)?;
+        }
+        if wanted("growth") && grown > events {
+            let backend = Backend::open(kind, &bulk).await?;
+            commit::growth(&backend, &bulk, grown, verify).await?;
         }
     }
     Ok(())
+}
+
+/// Whether this part of the bench is to be run.
+fn wanted(part: &str) -> bool {
+    std::env::var("KUKURI_BENCH_PARTS").map_or(true, |parts| parts.split(',').any(|p| p == part))
 }

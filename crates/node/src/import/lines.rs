@@ -22,12 +22,14 @@ pub struct Lines<R> {
     line_bytes_max: usize,
     number: u64,
     bytes: u64,
+    /// Nothing is read after an error: what comes next would not be the beginning of a line.
+    failed: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     /// `line_bytes_max` does not count the line's end.
     pub fn new(input: R, line_bytes_max: usize) -> Self {
-        Self { input, line_bytes_max, number: 0, bytes: 0 }
+        Self { input, line_bytes_max, number: 0, bytes: 0, failed: false }
     }
 
     /// How much of the input has been read.
@@ -39,10 +41,11 @@ impl<R: BufRead> Lines<R> {
         self.number
     }
 
-    /// The next line that is not blank; `None` at the end.
+    /// The next line that is not blank; `None` at the end and after an error.
     pub fn next(&mut self) -> io::Result<Option<Line>> {
-        loop {
-            let Some((line, cut)) = self.read_line()? else { return Ok(None) };
+        while !self.failed {
+            let line = self.read_line().inspect_err(|_| self.failed = true)?;
+            let Some((line, cut)) = line else { return Ok(None) };
             self.number += 1;
             let number = self.number;
             if cut {
@@ -53,6 +56,7 @@ impl<R: BufRead> Lines<R> {
             }
             return Ok(Some(Line { number, text: text(line) }));
         }
+        Ok(None)
     }
 
     /// A line without blanks around it, and whether it was longer than it may be. Of such a line
@@ -146,6 +150,26 @@ mod tests {
     fn bytes_that_are_no_text_are_refused_with_their_place() {
         let refused = "invalid: malformed event: not UTF-8 at byte 3".to_owned();
         assert_eq!(read(b"ab\xff\nab\n", 100), [(1, Err(refused)), ok(2, "ab")]);
+    }
+
+    /// Fails once, in the middle of the second line.
+    struct Flawed(Vec<io::Result<&'static [u8]>>);
+
+    impl io::Read for Flawed {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let piece = if self.0.is_empty() { Ok(&b""[..]) } else { self.0.remove(0) }?;
+            buffer[..piece.len()].copy_from_slice(piece);
+            Ok(piece.len())
+        }
+    }
+
+    #[test]
+    fn half_a_line_before_an_error_is_not_taken_for_a_line() {
+        let pieces = vec![Ok(&b"one\ntw"[..]), Err(io::Error::other("broken")), Ok(b"o\nthree\n")];
+        let mut lines = Lines::new(io::BufReader::new(Flawed(pieces)), 100);
+        assert_eq!(lines.next().unwrap().unwrap().text, Ok("one".to_owned()));
+        assert_eq!(lines.next().unwrap_err().to_string(), "broken");
+        assert_eq!(lines.next().unwrap(), None);
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use indicatif::ProgressBar;
 use kukuri_core::Act;
-use kukuri_lane::{Answer, Lane, LaneError, Tickets};
+use kukuri_lane::{Answer, Lane, LaneConfig, LaneError, Tickets};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
@@ -20,11 +20,19 @@ use super::report::Report;
 use crate::exit::Exit;
 use crate::signal::Interrupts;
 
-/// Chunks that may be in the lane: together fewer commands than its queue holds, and enough that a
-/// full batch waits while another is committed.
-const CHUNKS_IN_LANE_MAX: usize = 8;
+/// Chunks that may be in the lane: enough that all cores go on verifying while the store writes the
+/// index rows of many batches at once.
+const CHUNKS_IN_LANE_MAX: usize = 64;
 /// The pause before commands are sent again to a store that was full or away.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// A lane with room for all of these chunks. A chunk has at most 256 lines, and grows past 1 MiB by
+/// no more than one line.
+pub const LANE: LaneConfig = LaneConfig {
+    queue_commands_max: 64 * 256,
+    queue_bytes_max: 64 * 2 * 1024 * 1024,
+    ..LaneConfig::STANDARD
+};
 
 /// Why an import ended.
 pub enum Ending {
@@ -52,6 +60,7 @@ struct Flow {
     submitted: VecDeque<Submitted>,
     /// Set when nothing more is read.
     ending: Option<Ending>,
+    read_all: bool,
     interrupted: bool,
 }
 
@@ -117,12 +126,16 @@ impl Pipeline<'_> {
         match step {
             Step::Interrupted if flow.interrupted => leave_at_once(),
             Step::Interrupted => {
-                flow.interrupted = true;
-                flow.ending.get_or_insert(Ending::Interrupted);
+                flow.interrupt();
                 self.say("interrupted: finishing what was begun; again to leave at once");
             }
-            Step::Read(None) => flow.ending = Some(Ending::Finished),
-            Step::Read(Some(chunk)) => flow.checks.push_back(self.start_check(chunk?)),
+            Step::Read(None) if flow.read_all => flow.ending = Some(Ending::Finished),
+            Step::Read(None) => bail!("the reading thread ended before the input did"),
+            Step::Read(Some(chunk)) => {
+                let chunk = chunk?;
+                flow.read_all = chunk.last;
+                flow.checks.push_back(self.start_check(chunk));
+            }
             Step::Checked(checked) => {
                 flow.checks.pop_front();
                 let chunk = checked.context("a verifying thread panicked")?;
@@ -130,7 +143,7 @@ impl Pipeline<'_> {
             }
             Step::Answered(answers) => {
                 let done = flow.submitted.pop_front().expect("the first one was answered");
-                self.settle(done, answers).await?;
+                self.settle(flow, done, answers).await?;
             }
         }
         Ok(())
@@ -150,9 +163,14 @@ impl Pipeline<'_> {
     }
 
     /// Counts and reports a chunk that has its answers.
-    async fn settle(&mut self, done: Submitted, mut answers: Vec<Answer>) -> anyhow::Result<()> {
+    async fn settle(
+        &mut self,
+        flow: &mut Flow,
+        done: Submitted,
+        mut answers: Vec<Answer>,
+    ) -> anyhow::Result<()> {
         if answers.iter().any(Result::is_err) && !self.patience.is_zero() {
-            self.insist(&done.acts, &mut answers).await;
+            self.insist(flow, &done.acts, &mut answers).await;
         }
         let mut answers = answers.into_iter();
         let mut failure = None;
@@ -179,9 +197,13 @@ impl Pipeline<'_> {
         if let Some(report) = &mut self.report {
             report.flush()?;
         }
-        self.show_progress(&done.chunk);
         match failure {
-            None => Ok(()),
+            None => {
+                self.show_progress(&done.chunk);
+                Ok(())
+            }
+            // Whoever lost patience has said so.
+            Some(_) if flow.interrupted => Ok(()),
             Some((line, error)) => {
                 Err(anyhow::Error::new(error).context(format!("at line {line}")))
             }
@@ -194,13 +216,15 @@ impl Pipeline<'_> {
     }
 
     fn show_progress(&mut self, chunk: &CheckedChunk) {
-        self.counts.last_line = chunk.last_line;
+        if self.counts.failed == 0 {
+            self.counts.last_line = chunk.last_line;
+        }
         self.bar.set_position(chunk.bytes);
         self.bar.set_message(format!("{} lines", chunk.last_line));
     }
 
     /// Sends again what storage had no room or time for, until it has or patience ends.
-    async fn insist(&mut self, acts: &[Act], answers: &mut [Answer]) {
+    async fn insist(&mut self, flow: &mut Flow, acts: &[Act], answers: &mut [Answer]) {
         let started = Instant::now();
         let mut told = None;
         while started.elapsed() < self.patience {
@@ -217,6 +241,7 @@ impl Pipeline<'_> {
                 () = tokio::time::sleep(RETRY_PAUSE) => {}
                 _ = self.interrupts.next() => {
                     self.patience = Duration::ZERO;
+                    flow.interrupt();
                     return;
                 }
             }
@@ -227,6 +252,13 @@ impl Pipeline<'_> {
             };
             failed.into_iter().zip(fresh).for_each(|(nth, answer)| answers[nth] = answer);
         }
+    }
+}
+
+impl Flow {
+    fn interrupt(&mut self) {
+        self.interrupted = true;
+        self.ending.get_or_insert(Ending::Interrupted);
     }
 }
 

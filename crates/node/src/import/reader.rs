@@ -21,6 +21,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// A run of lines.
 pub struct Chunk {
     pub lines: Vec<Line>,
+    /// Whether the input ends here.
+    pub last: bool,
     /// How much of the input has been read up to here, in bytes and in lines.
     pub bytes: u64,
     pub last_line: u64,
@@ -90,35 +92,38 @@ fn read(
 ) {
     let mut lines = Lines::new(input, line_bytes_max);
     loop {
-        let (chunk, ended) = match next_chunk(&mut lines) {
-            Ok((chunk, ended)) => (Ok(chunk), ended),
-            Err(error) => {
-                let place = format!("cannot read {} after line {}", path.display(), lines.number());
-                (Err(anyhow::Error::new(error).context(place)), true)
+        let (chunk, error) = next_chunk(&mut lines);
+        let ended = chunk.last || error.is_some();
+        // Lines before an error go in before it is told.
+        let place = || format!("cannot read {} after line {}", path.display(), chunk.last_line);
+        let error = error.map(|error| anyhow::Error::new(error).context(place()));
+        for sent in [Some(Ok(chunk)), error.map(Err)].into_iter().flatten() {
+            if chunks.blocking_send(sent).is_err() {
+                return;
             }
-        };
-        if chunks.blocking_send(chunk).is_err() || ended {
+        }
+        if ended {
             return;
         }
     }
 }
 
-/// The next lines, and whether they are the last. Lines before a read error go in before it: the
-/// error comes again when the next chunk is read.
-fn next_chunk(lines: &mut Lines<impl BufRead>) -> io::Result<(Chunk, bool)> {
+/// The next lines, and the error that kept them from being more.
+fn next_chunk(lines: &mut Lines<impl BufRead>) -> (Chunk, Option<io::Error>) {
     let mut found = Vec::new();
     let start = lines.bytes();
-    let mut ended = false;
+    let (mut last, mut failure) = (false, None);
     while found.len() < CHUNK_LINES_MAX && lines.bytes() - start < CHUNK_BYTES_MAX {
         match lines.next() {
-            Ok(Some(line)) => found.push(line),
-            Ok(None) => {
-                ended = true;
-                break;
+            Ok(Some(line)) => {
+                found.push(line);
+                continue;
             }
-            Err(error) if found.is_empty() => return Err(error),
-            Err(_) => break,
+            Ok(None) => last = true,
+            Err(error) => failure = Some(error),
         }
+        break;
     }
-    Ok((Chunk { lines: found, bytes: lines.bytes(), last_line: lines.number() }, ended))
+    let chunk = Chunk { lines: found, last, bytes: lines.bytes(), last_line: lines.number() };
+    (chunk, failure)
 }

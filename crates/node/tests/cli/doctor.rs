@@ -3,6 +3,7 @@ use rusqlite::Connection;
 use crate::site::{Site, id, note, notes, signed};
 
 pub fn a_healthy_store_has_no_findings(site: &Site) {
+    site.topics();
     site.run(&["doctor"]).ok().says("0 feed rows, 0 events, 0 signatures: nothing wrong");
     let mut lines = notes(30);
     lines.push(signed(1, 0, 20, &[]));
@@ -14,6 +15,15 @@ pub fn a_healthy_store_has_no_findings(site: &Site) {
     ended.says("35 feed rows, 33 events, 33 signatures: nothing wrong");
     site.run(&["doctor", "--sample", "0"]).ok().says("0 signatures");
     site.run(&["doctor", "--all", "--json"]).ok();
+}
+
+#[test]
+fn who_only_reads_makes_no_store() {
+    let site = Site::sqlite();
+    for command in ["doctor", "export", "feed"] {
+        site.run(&[command]).code(1).says("there is no store in").says("check --data");
+    }
+    site.run(&["topic", "list"]).ok().says("new store at");
 }
 
 pub fn findings_are_lines_of_json(site: &Site) {

@@ -26,6 +26,7 @@ pub fn a_row_has_the_fields_that_are_promised(site: &Site) {
 }
 
 pub fn rows_can_be_read_from_anywhere(site: &Site) {
+    site.topics();
     assert_eq!(site.run(&["feed"]).ok().stdout, "");
     site.import(&notes(5)).ok();
     for after in 0..=5 {

@@ -187,5 +187,6 @@ pub fn unreadable_inputs_are_named(site: &Site) {
     let file = site.file("in.jsonl", &notes(1));
     let report = site.run(&["import", text(&file), "--report", "/nowhere/r"]).code(1);
     report.says("cannot write the report /nowhere/r");
+    site.topics();
     assert!(site.exported(&[]).is_empty());
 }

@@ -30,7 +30,7 @@ pub(super) struct Check<'a> {
     pub proven: Option<TagLetter>,
 }
 
-/// What an index row says of its event.
+/// What an index row says of its event, as far as the filter asks.
 pub(super) struct Candidate {
     pub created_at: i64,
     pub seq: i64,

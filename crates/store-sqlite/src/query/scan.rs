@@ -55,7 +55,8 @@ pub(super) fn ordered(
         streams.iter().map(|stream| prepare(conn, stream)).collect::<Result<Vec<_>, _>>()?;
     let mut sources = Vec::with_capacity(2 * streams.len());
     for (statement, stream) in statements.iter_mut().zip(streams) {
-        sources.push(Source::Table(open(statement, stream, check.filter)?, stream));
+        let rows = open(statement, stream, check.filter)?;
+        sources.push(Source::Table { rows, stream, filter: check.filter });
         sources.push(Source::Tail(TailCursor::new(check.segment, stream, check.filter)));
     }
     let mut heap = BinaryHeap::with_capacity(sources.len());
@@ -86,15 +87,15 @@ pub(super) fn ordered(
 
 /// Where a stream's rows come from: the table, and the tail that is not in it yet.
 enum Source<'a> {
-    Table(Rows<'a>, &'a Stream),
+    Table { rows: Rows<'a>, stream: &'a Stream, filter: &'a Filter },
     Tail(TailCursor<'a>),
 }
 
 impl Source<'_> {
     fn next(&mut self) -> Result<Option<Candidate>, StoreError> {
         match self {
-            Self::Table(rows, stream) => {
-                rows.next().or_store()?.map(|row| candidate(row, stream)).transpose()
+            Self::Table { rows, stream, filter } => {
+                rows.next().or_store()?.map(|row| candidate(row, stream, filter)).transpose()
             }
             Self::Tail(cursor) => Ok(cursor.next()),
         }
@@ -104,7 +105,7 @@ impl Source<'_> {
 fn prepare<'c>(conn: &'c Connection, stream: &Stream) -> Result<CachedStatement<'c>, StoreError> {
     let sql = match stream {
         Stream::Topic(_) => {
-            "SELECT created_at, seq, kind, author, event_id, expires_at FROM event_topics
+            "SELECT created_at, seq, kind, event_id, expires_at, author FROM event_topics
              WHERE created_at BETWEEN ?1 AND ?2 AND topic_no = ?3 ORDER BY created_at DESC"
         }
         Stream::Tag(..) => {
@@ -135,7 +136,8 @@ fn open<'s>(
     .or_store()
 }
 
-fn candidate(row: &Row<'_>, stream: &Stream) -> Result<Candidate, StoreError> {
+/// Reads what the filter asks about.
+fn candidate(row: &Row<'_>, stream: &Stream, filter: &Filter) -> Result<Candidate, StoreError> {
     let mut candidate = Candidate {
         created_at: row.get(0).or_store()?,
         seq: row.get(1).or_store()?,
@@ -143,16 +145,14 @@ fn candidate(row: &Row<'_>, stream: &Stream) -> Result<Candidate, StoreError> {
         author: None,
         topic: None,
     };
-    match stream {
-        Stream::Tag(..) => {}
-        Stream::Author(_) => candidate.kind = Some(row.get(2).or_store()?),
-        Stream::Topic(_) => {
-            candidate.kind = Some(row.get(2).or_store()?);
-            candidate.author = Some(row.get(3).or_store()?);
-            candidate.topic = Some(TopicCover {
-                event_id: rows::event_id(row, 4)?,
-                expires_at: row.get(5).or_store()?,
-            });
+    if filter.kinds.is_some() && !matches!(stream, Stream::Tag(..)) {
+        candidate.kind = Some(row.get(2).or_store()?);
+    }
+    if let Stream::Topic(_) = stream {
+        let (event_id, expires_at) = (rows::event_id(row, 3)?, row.get(4).or_store()?);
+        candidate.topic = Some(TopicCover { event_id, expires_at });
+        if filter.authors.is_some() {
+            candidate.author = Some(row.get(5).or_store()?);
         }
     }
     Ok(candidate)

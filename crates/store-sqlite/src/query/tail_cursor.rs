@@ -18,7 +18,7 @@ pub(super) struct TailCursor<'a> {
     oldest: i64,
     /// Where the next places begin; `None` when there are no more.
     next_from: Option<Bound<Newest>>,
-    places: VecDeque<Newest>,
+    rows: VecDeque<Candidate>,
 }
 
 impl<'a> TailCursor<'a> {
@@ -26,36 +26,50 @@ impl<'a> TailCursor<'a> {
         let newest = filter.until.map_or(i64::MAX, |until| until.0);
         let oldest = filter.since.map_or(i64::MIN, |since| since.0);
         let next_from = Some(Bound::Included((Reverse(newest), i64::MIN)));
-        Self { segment, stream, oldest, next_from, places: VecDeque::new() }
+        Self { segment, stream, oldest, next_from, rows: VecDeque::new() }
     }
 
-    /// The next place. Whether its event is visible is for its row to say.
+    /// The next event. Whether it is visible is for its row to say.
     pub(super) fn next(&mut self) -> Option<Candidate> {
-        if self.places.is_empty() {
+        if self.rows.is_empty() {
             self.refill();
         }
-        let (Reverse(created_at), seq) = self.places.pop_front()?;
-        Some(Candidate { created_at, seq, kind: None, author: None, topic: None })
+        self.rows.pop_front()
     }
 
     fn refill(&mut self) {
         let Some(from) = self.next_from.take() else { return };
         let events = self.segment.events();
-        let Some(places) = index(&events, self.stream) else { return };
-        let wanted = places
-            .range((from, Bound::Unbounded))
-            .take_while(|(Reverse(created_at), _)| *created_at >= self.oldest);
-        self.places.extend(wanted.take(PLACES_AT_A_TIME));
-        if self.places.len() == PLACES_AT_A_TIME {
-            self.next_from = self.places.back().copied().map(Bound::Excluded);
+        let mut places = places(&events, self.stream, from);
+        places.retain(|(Reverse(created_at), _)| *created_at >= self.oldest);
+        if places.len() == PLACES_AT_A_TIME {
+            self.next_from = places.last().copied().map(Bound::Excluded);
+        }
+        self.rows.extend(places.into_iter().map(|place| candidate(&events, place)));
+    }
+}
+
+/// The next places of a stream from one on.
+fn places(events: &TailEvents, stream: &Stream, from: Bound<Newest>) -> Vec<Newest> {
+    let numbered = |index: &BTreeSet<(i64, Newest)>, number: i64| {
+        let range = index.range((from.map(|place| (number, place)), Bound::Unbounded));
+        let ours = range.take_while(|row| row.0 == number).map(|row| row.1);
+        ours.take(PLACES_AT_A_TIME).collect()
+    };
+    match stream {
+        Stream::Topic(topic_no) => numbered(&events.topics, *topic_no),
+        Stream::Author(author) => numbered(&events.authors, *author),
+        Stream::Tag(tag, value) => {
+            let from = from.map(|place| (*tag, value.clone(), place));
+            let range = events.tags.range((from, Bound::Unbounded));
+            let ours = range.take_while(|row| row.0 == *tag && row.1 == *value).map(|row| row.2);
+            ours.take(PLACES_AT_A_TIME).collect()
         }
     }
 }
 
-fn index<'e>(events: &'e TailEvents, stream: &Stream) -> Option<&'e BTreeSet<Newest>> {
-    match stream {
-        Stream::Topic(topic_no) => events.topics.get(topic_no),
-        Stream::Tag(tag, value) => events.tags.get(&(*tag, value.clone())),
-        Stream::Author(author) => events.authors.get(author),
-    }
+fn candidate(events: &TailEvents, (Reverse(created_at), seq): Newest) -> Candidate {
+    let event = &events.by_seq[&seq];
+    let (kind, author) = (Some(event.kind), Some(event.author));
+    Candidate { created_at, seq, kind, author, topic: None }
 }

@@ -51,7 +51,7 @@ impl Bulk {
     }
 
     /// The JSON of all events, oldest first, in pieces, signed on all cores.
-    pub fn chunks(&self) -> impl Iterator<Item = Vec<String>> {
+    fn chunks(&self) -> impl Iterator<Item = Vec<String>> {
         let chunks = self.events.div_ceil(EVENTS_PER_CHUNK);
         let workers = thread::available_parallelism().map_or(1, usize::from).min(chunks.max(1));
         let cast = std::sync::Arc::new(Cast::new(self));

@@ -1,0 +1,75 @@
+//! Connections for reads, a bounded number of them. A read runs on the thread that asks for it, with
+//! the runtime told that it may block: a thread of its own would have to be woken for every read, and
+//! so would the caller for the answer, which on a quiet machine takes longer than most reads do.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kukuri_store::StoreError;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{block_in_place, spawn_blocking};
+use tokio::time::timeout;
+
+use crate::desk::Desk;
+
+/// How long a read waits for others to end.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+pub(crate) struct Readers {
+    permits: Arc<Semaphore>,
+    free: Arc<Free>,
+}
+
+/// The desks at which nobody reads: as many as there are permits.
+struct Free(Mutex<Vec<Desk>>);
+
+impl Readers {
+    pub(crate) fn new(desks: Vec<Desk>) -> Self {
+        let permits = Arc::new(Semaphore::new(desks.len()));
+        Self { permits, free: Arc::new(Free(Mutex::new(desks))) }
+    }
+
+    pub(crate) async fn run<T, F>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Desk) -> T + Send + 'static,
+    {
+        let mut loan = self.lend().await?;
+        let read = move || job(loan.desk.as_mut().expect("a loan has its desk until it ends"));
+        if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+            return Ok(block_in_place(read));
+        }
+        let defect = || StoreError::Unavailable("a read panicked: please report it".into());
+        spawn_blocking(read).await.map_err(|_| defect())
+    }
+
+    async fn lend(&self) -> Result<Loan, StoreError> {
+        let permit = timeout(WAIT_MAX, Arc::clone(&self.permits).acquire_owned()).await;
+        let busy = || StoreError::Unavailable("all connections for reads are in use".into());
+        let permit = permit.map_err(|_| busy())?.expect("the permits are never closed");
+        let desk = self.free.with(Vec::pop);
+        Ok(Loan { desk, free: Arc::clone(&self.free), _permit: permit })
+    }
+}
+
+impl Free {
+    fn with<T>(&self, work: impl FnOnce(&mut Vec<Desk>) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A desk in use. It goes back however the read ends: one that panicked has left its transaction.
+struct Loan {
+    desk: Option<Desk>,
+    free: Arc<Free>,
+    /// Given back after the desk.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let desk = self.desk.take();
+        self.free.with(|free| free.extend(desk));
+    }
+}
