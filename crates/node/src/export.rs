@@ -82,6 +82,7 @@ impl Export<'_> {
             now: self.now,
             limit_max: limit,
             rows_max: QUERY_ROWS_MAX,
+            bodies_max: 0,
         };
         match self.store.query(query).await {
             Ok(answer) => Ok(Some(answer.hits)),

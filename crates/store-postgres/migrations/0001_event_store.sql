@@ -85,18 +85,20 @@ CREATE VIEW events_json AS
 
 -- One row per effective event and topic: all that a query looks at. `tie` orders events of one
 -- second: it is greater for smaller ids. `tie` and `author` are the first eight bytes of what
--- stands beside them in full.
+-- stands beside them in full. `keep` and `ingested_at` name the partition of the event.
 CREATE TABLE event_topics (
-    created_at BIGINT NOT NULL,
-    tie        BIGINT NOT NULL,
-    author     BIGINT NOT NULL,
-    seq        BIGINT NOT NULL,
-    link_seq   BIGINT NOT NULL,
-    expires_at BIGINT,
-    topic_no   INTEGER NOT NULL,
-    kind       INTEGER NOT NULL,
-    event_id   BYTEA NOT NULL,
-    pubkey     BYTEA NOT NULL,
+    created_at  BIGINT NOT NULL,
+    tie         BIGINT NOT NULL,
+    author      BIGINT NOT NULL,
+    seq         BIGINT NOT NULL,
+    link_seq    BIGINT NOT NULL,
+    expires_at  BIGINT,
+    ingested_at BIGINT NOT NULL,
+    topic_no    INTEGER NOT NULL,
+    kind        INTEGER NOT NULL,
+    keep        SMALLINT NOT NULL,
+    event_id    BYTEA NOT NULL,
+    pubkey      BYTEA NOT NULL,
     PRIMARY KEY (topic_no, link_seq)
 );
 CREATE INDEX event_topics_by_topic ON event_topics (topic_no, created_at, tie);

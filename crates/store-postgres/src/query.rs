@@ -4,16 +4,20 @@
 
 mod check;
 mod moment;
+mod newest;
 mod plan;
 mod scan;
 mod stretch;
 
-use kukuri_core::Seq;
+use std::collections::HashMap;
+
+use kukuri_core::{Seq, UnixMillis};
 use kukuri_event::{EventId, Filter, TagLetter, UnixSeconds};
 use kukuri_store::{Hit, Hits, Query, merge_hits};
 use sqlx::postgres::PgConnection;
 
 use crate::error::Fault;
+use crate::list;
 use crate::numbers::TopicNumbers;
 use crate::readers::Snapshot;
 pub(crate) use moment::Moment;
@@ -25,6 +29,17 @@ use scan::Scan;
 pub(crate) struct TooBroad;
 
 type Found = Result<Vec<Hit>, TooBroad>;
+
+/// The JSON of events.
+type Bodies = HashMap<Seq, String>;
+
+/// What is known before anything is asked: a moment that has been, and a time by which most events
+/// were taken in.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    pub moment: Moment,
+    pub latest: UnixMillis,
+}
 
 /// How many rows are read at first for each hit that is wanted, where not every row is one. What can
 /// be answered at once mostly is with few; what cannot had better read more.
@@ -61,38 +76,69 @@ impl Budget {
     }
 }
 
-/// Answers a query of one filter with one statement, which costs one round trip in place of three.
-/// `None` if it takes more than that, or if the feed was replaced, of which [`answer`] complains.
+/// Answers a query of one filter with one statement, or two if there are bodies to be read, which
+/// costs fewer round trips than a transaction. `None` if it takes more than that, or if the feed was
+/// replaced, of which [`answer`] complains.
 pub(crate) async fn answer_at_once(
     connection: &mut PgConnection,
     numbers: &TopicNumbers,
     query: &Query,
-    known: Moment,
+    known: Known,
     budget: &mut Budget,
 ) -> Result<Option<Hits>, Fault> {
     let [filter] = query.filters.as_slice() else {
         return Ok(None);
     };
     let wanted = Wanted::new(query, filter);
-    let (now, hits) = match plan::at_once(numbers, &wanted) {
+    let (now, hits, mut bodies) = match plan::at_once(numbers, &wanted) {
         Some(Plan::Ids(ids)) if ids.len() <= budget.rows => {
             budget.spend(ids.len());
-            check::by_id(connection, numbers, &wanted, ids, known.head).await?
+            check::by_id(connection, numbers, &wanted, ids, known.moment.head).await?
         }
         Some(Plan::Scan(source)) => {
-            let mut scan = Scan::new(&wanted, source, ROWS_PER_HIT_AT_ONCE);
-            if scan.in_full {
-                return Ok(None);
+            let scan = Scan::new(&wanted, source, ROWS_PER_HIT_AT_ONCE);
+            match scan_at_once(connection, scan, query, known.moment.head, budget).await? {
+                Some(found) => found,
+                None => return Ok(None),
             }
-            let (now, _) = scan.read(connection, known.head, budget).await?;
-            if !scan.complete() {
-                return Ok(None);
-            }
-            (now, scan.into_hits())
         }
         _ => return Ok(None),
     };
-    Ok(now.follows(known).then(|| Hits { head: now.head, hits: wanted.cut(hits) }))
+    if !now.follows(known.moment) {
+        return Ok(None);
+    }
+    let hits = wanted.cut(hits);
+    let first = hits.iter().take(query.bodies_max).map(|hit| hit.event);
+    let missing: Vec<Seq> = first.clone().filter(|seq| !bodies.contains_key(seq)).collect();
+    let more = list::bodies(connection, &missing, known.latest).await?;
+    bodies.extend(missing.into_iter().zip(more).filter_map(|(seq, body)| Some((seq, body?))));
+    // What was hidden since then has no body to be read any more.
+    let bodies = first.map(|seq| bodies.remove(&seq)).collect::<Option<Vec<String>>>();
+    Ok(bodies.map(|bodies| Hits { head: now.head, hits, bodies }))
+}
+
+/// What one stretch of each key finds; `None` if that is not all.
+async fn scan_at_once(
+    connection: &mut PgConnection,
+    mut scan: Scan<'_>,
+    query: &Query,
+    known: Seq,
+    budget: &mut Budget,
+) -> Result<Option<(Moment, Vec<Hit>, Bodies)>, Fault> {
+    if scan.in_full {
+        return Ok(None);
+    }
+    let (now, bodies) = match scan.one_topic() && query.bodies_max > 0 {
+        true => {
+            let asked = scan.ask(budget);
+            let read = newest::read(connection, scan.wanted, &asked[0], known, query.bodies_max);
+            let (now, stretch, bodies) = read.await?;
+            scan.absorb(&asked, vec![(0, stretch)], budget);
+            (now, bodies)
+        }
+        false => (scan.read(connection, known, budget).await?.0, Bodies::new()),
+    };
+    Ok(scan.complete().then(|| (now, scan.into_hits(), bodies)))
 }
 
 /// All filters, as of the snapshot.
@@ -100,6 +146,7 @@ pub(crate) async fn answer(
     snapshot: &mut Snapshot,
     numbers: &TopicNumbers,
     query: &Query,
+    latest: UnixMillis,
     mut budget: Budget,
 ) -> Result<Result<Hits, TooBroad>, Fault> {
     let head = snapshot.bounds.feed.head;
@@ -111,7 +158,12 @@ pub(crate) async fn answer(
             Err(TooBroad) => return Ok(Err(TooBroad)),
         }
     }
-    Ok(Ok(Hits { head, hits: merge_hits(answers) }))
+    let hits = merge_hits(answers);
+    let first: Vec<Seq> = hits.iter().take(query.bodies_max).map(|hit| hit.event).collect();
+    let bodies = list::bodies(snapshot.connection(), &first, latest).await?;
+    let bodies = bodies.into_iter().collect::<Option<Vec<String>>>();
+    let bodies = bodies.ok_or_else(|| Fault::corrupt("a hit without an event; run doctor"))?;
+    Ok(Ok(Hits { head, hits, bodies }))
 }
 
 /// What one filter asks for.
@@ -146,7 +198,7 @@ async fn find(
         Plan::Ids(ids) if ids.len() > budget.rows => Ok(Err(TooBroad)),
         Plan::Ids(ids) => {
             budget.spend(ids.len());
-            let (_, hits) = check::by_id(connection, numbers, wanted, ids, head).await?;
+            let (_, hits, _) = check::by_id(connection, numbers, wanted, ids, head).await?;
             Ok(Ok(hits))
         }
         Plan::Scan(source) => scan(connection, numbers, wanted, source, head, budget).await,

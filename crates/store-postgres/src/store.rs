@@ -16,7 +16,7 @@ use crate::error::Fault;
 use crate::lane::{APPLY_LIMIT, Session};
 use crate::migrate::migrate;
 use crate::notify::{self, Watched, publish};
-use crate::query::{Budget, Moment};
+use crate::query::{Budget, Known, Moment};
 use crate::readers::Readers;
 use crate::session::{Role, Server, within};
 use crate::subscriptions::Topics;
@@ -182,7 +182,9 @@ impl Store for PostgresStore {
 
     async fn query(&self, query: Query) -> Result<Hits, QueryError> {
         let numbers = &self.topics.numbers;
-        let known = Moment { epoch: self.epoch, head: *self.heads.borrow() };
+        let moment = Moment { epoch: self.epoch, head: *self.heads.borrow() };
+        let latest = self.readers.latest();
+        let known = Known { moment, latest };
         let mut budget = Budget::of(&query);
         let answer = limited(async {
             let mut reader = self.readers.reader().await?;
@@ -193,7 +195,7 @@ impl Store for PostgresStore {
                 return Ok(Ok(hits));
             }
             let mut at = self.readers.snapshot().await?;
-            let answer = query::answer(&mut at, numbers, &query, budget).await?;
+            let answer = query::answer(&mut at, numbers, &query, latest, budget).await?;
             at.end(answer).await
         });
         let rows_max = query.rows_max;

@@ -179,7 +179,7 @@ impl Store for SqliteStore {
     }
 
     async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
-        self.read(move |desk| page::bodies(desk, &events)).await
+        self.read(move |desk| page::bodies(&desk.conn, &events)).await
     }
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {

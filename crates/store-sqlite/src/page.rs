@@ -184,12 +184,12 @@ pub(crate) fn expired(
     collect(&desk.conn, sql, params![now.0, max], |row| rows::event_id(row, 0))
 }
 
-pub(crate) fn bodies(desk: &mut Desk, events: &[Seq]) -> Result<Vec<Option<String>>, StoreError> {
+pub(crate) fn bodies(conn: &Connection, events: &[Seq]) -> Result<Vec<Option<String>>, StoreError> {
     // SQLite lends a BLOB from its page; of a text it would make a copy first.
     let sql = "SELECT events.seq, CAST(event_json AS BLOB)
                FROM rarray(?1) AS wanted CROSS JOIN events ON events.seq = wanted.value AND state = 1";
     let wanted: Vec<Value> = events.iter().map(|seq| Value::Integer(seq.0)).collect();
-    let mut select = desk.conn.prepare_cached(sql).or_store()?;
+    let mut select = conn.prepare_cached(sql).or_store()?;
     let mut found = select.query([Rc::new(wanted)]).or_store()?;
     let mut bodies = Vec::with_capacity(events.len());
     while let Some(row) = found.next().or_store()? {

@@ -5,10 +5,13 @@ mod plan;
 mod scan;
 mod tail_cursor;
 
+use kukuri_core::Seq;
 use kukuri_event::Filter;
 use kukuri_store::{Hit, Hits, Query, QueryError, merge_hits};
 
 use crate::desk::{Desk, Snapshot};
+use crate::error::corrupt;
+use crate::page;
 use check::{Check, Scene};
 use plan::Plan;
 
@@ -36,7 +39,12 @@ pub(crate) fn run(desk: &mut Desk, query: &Query) -> Result<Hits, QueryError> {
     for filter in &query.filters {
         answers.push(answer(&mut scene, filter, query, &mut budget)?);
     }
-    Ok(Hits { head: bounds.head, hits: merge_hits(answers) })
+    let hits = merge_hits(answers);
+    let first: Vec<Seq> = hits.iter().take(query.bodies_max).map(|hit| hit.event).collect();
+    let bodies = page::bodies(&conn, &first)?
+        .into_iter()
+        .map(|body| body.ok_or_else(|| corrupt("a hit that is not there")));
+    Ok(Hits { head: bounds.head, hits, bodies: bodies.collect::<Result<_, _>>()? })
 }
 
 fn answer(

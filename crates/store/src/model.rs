@@ -187,7 +187,10 @@ impl Store for Model {
 
     async fn query(&self, query: Query) -> Result<Hits, QueryError> {
         let state = self.state();
-        Ok(Hits { head: state.bounds().head, hits: state.answer(&query) })
+        let hits = state.answer(&query);
+        let first = hits.iter().take(query.bodies_max);
+        let bodies = first.map(|hit| state.records[&hit.id].body.json().to_owned()).collect();
+        Ok(Hits { head: state.bounds().head, hits, bodies })
     }
 
     async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {

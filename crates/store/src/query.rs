@@ -14,6 +14,9 @@ pub struct Query {
     pub limit_max: usize,
     /// How many index rows all filters together may cost.
     pub rows_max: usize,
+    /// Of how many hits, the first ones, the JSON is wanted with the answer. It spares a caller who
+    /// wants it anyway a second look at the same rows.
+    pub bodies_max: usize,
 }
 
 impl Query {
@@ -27,6 +30,8 @@ impl Query {
 pub struct Hits {
     pub head: Seq,
     pub hits: Vec<Hit>,
+    /// The JSON of the first hits, of as many as were asked for.
+    pub bodies: Vec<String>,
 }
 
 /// An event that matches: its number, and its place in the order.

@@ -8,9 +8,9 @@ use kukuri_store::Hit;
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
-use super::Wanted;
 use super::moment::{Moment, moment};
 use super::scan::Scan;
+use super::{Bodies, Wanted};
 use crate::error::Fault;
 use crate::facts::read_records;
 use crate::numbers::TopicNumbers;
@@ -30,21 +30,22 @@ const BY_ID: &str = concat!(
 const BY_SEQ: &str =
     concat!("SELECT ", record_columns!(), " FROM events e WHERE e.seq = ANY($1) AND e.state = 1");
 
-/// The moment, and those of the events with these ids that match.
+/// The moment, and those of the events with these ids that match, with their JSON.
 pub(super) async fn by_id(
     connection: &mut PgConnection,
     numbers: &TopicNumbers,
     wanted: &Wanted<'_>,
     ids: Vec<EventId>,
     known: Seq,
-) -> Result<(Moment, Vec<Hit>), Fault> {
+) -> Result<(Moment, Vec<Hit>, Bodies), Fault> {
     let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
     let mut found = sqlx::query(BY_ID).bind(ids).bind(known.0).fetch_all(&mut *connection).await?;
     let now = Moment::of(&found, 11)?;
     found.retain(|row| row.try_get::<Option<i64>, _>(0).is_ok_and(|seq| seq.is_some()));
     let records = read_records(connection, numbers, &found).await?;
-    let hits = records.iter().filter(|record| holds(wanted, record));
-    Ok((now, hits.map(hit).collect()))
+    let found = || records.iter().filter(|record| holds(wanted, record));
+    let bodies = found().map(|record| (record.seq, record.body.json().to_owned()));
+    Ok((now, found().map(hit).collect(), bodies.collect()))
 }
 
 /// Keeps those of the new candidates that match.

@@ -11,10 +11,10 @@ use crate::query::{tag_key, tie};
 
 /// Rows of a topic go in together, so that its indexes are entered page by page.
 const INSERT_LINKS: &str = "INSERT INTO event_topics (topic_no, created_at, tie, author, seq,
-        link_seq, expires_at, kind, event_id, pubkey)
+        link_seq, ingested_at, expires_at, kind, keep, event_id, pubkey)
     SELECT UNNEST($1::INTEGER[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
-        UNNEST($5::BIGINT[]), UNNEST($6::BIGINT[]), UNNEST($7::BIGINT[]), UNNEST($8::INTEGER[]),
-        UNNEST($9::BYTEA[]), UNNEST($10::BYTEA[])";
+        UNNEST($5::BIGINT[]), UNNEST($6::BIGINT[]), UNNEST($7::BIGINT[]), UNNEST($8::BIGINT[]),
+        UNNEST($9::INTEGER[]), UNNEST($10::SMALLINT[]), UNNEST($11::BYTEA[]), UNNEST($12::BYTEA[])";
 const DELETE_LINKS: &str = "DELETE FROM event_topics e
     USING (SELECT UNNEST($1::INTEGER[]) AS topic_no, UNNEST($2::BIGINT[]) AS link_seq) AS k
     WHERE e.topic_no = k.topic_no AND e.link_seq = k.link_seq";
@@ -146,8 +146,10 @@ fn bind_links(columns: Columns<'_>, rows: &[LinkRow<'_>]) {
         .bind(events().map(|event| event.pubkey().prefix()))
         .bind(rows.iter().map(|row| row.record.seq.0))
         .bind(rows.iter().map(|row| row.link.seq.0))
+        .bind(rows.iter().map(|row| row.record.ingested_at.0))
         .bind(rows.iter().map(|row| row.record.expires_at().map(|end| end.0)))
         .bind(events().map(|event| i32::from(event.kind().0)))
+        .bind(rows.iter().map(|row| row.record.keep.code()))
         .bind(events().map(|event| *event.id().as_bytes()))
         .bind(events().map(|event| *event.pubkey().as_bytes()));
 }

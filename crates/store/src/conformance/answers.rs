@@ -117,7 +117,7 @@ async fn ask(
     limit_max: usize,
     rows_max: usize,
 ) -> Result<crate::Hits, QueryError> {
-    let query = Query { filters, now: NOW, limit_max, rows_max };
+    let query = Query { filters, now: NOW, limit_max, rows_max, bodies_max: PLENTY };
     scene.store().query(query).await
 }
 

@@ -166,8 +166,13 @@ impl Scene {
     }
 
     pub async fn hits_at(&self, now: UnixSeconds, filters: Vec<Filter>) -> Vec<Hit> {
-        let query = Query { filters, now, limit_max: PLENTY, rows_max: PLENTY };
-        self.store.query(query).await.expect("a query has an answer").hits
+        let (limit_max, rows_max, bodies_max) = (PLENTY, PLENTY, PLENTY);
+        let query = Query { filters, now, limit_max, rows_max, bodies_max };
+        let found = self.store.query(query).await.expect("a query has an answer");
+        let events = found.hits.iter().map(|hit| hit.event).collect();
+        let bodies = self.store.bodies(events).await.expect("bodies can be read");
+        assert_eq!(bodies, found.bodies.into_iter().map(Some).collect::<Vec<_>>());
+        found.hits
     }
 
     /// The events that a filter finds, in the order of the answer.

@@ -15,6 +15,7 @@ pub fn query(world: &World, dice: &mut Dice) -> Query {
         now: World::NOW.saturating_add(dice.range(-2..15)),
         limit_max: dice.weigh(&[(500, 80), (3, 15), (0, 5)]),
         rows_max: 100_000,
+        bodies_max: dice.weigh(&[(500, 60), (2, 20), (0, 20)]),
     }
 }
 
