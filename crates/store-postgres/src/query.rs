@@ -95,12 +95,25 @@ pub(crate) async fn answer_at_once(
             budget.spend(ids.len());
             check::by_id(connection, numbers, &wanted, ids, known.moment.head).await?
         }
-        Some(Plan::Scan(source)) => {
-            let scan = Scan::new(&wanted, source, ROWS_PER_HIT_AT_ONCE);
-            match scan_at_once(connection, scan, query, known.moment.head, budget).await? {
-                Some(found) => found,
-                None => return Ok(None),
+        Some(Plan::Scan(Source::Topics(topics)))
+            if topics.len() == 1 && wanted.limit <= query.bodies_max && newest::suits(&wanted) =>
+        {
+            let head = known.moment.head;
+            match newest::read(connection, &wanted, topics[0], head, budget).await? {
+                (now, Some((hits, bodies))) => (now, hits, bodies),
+                (_, None) => return Ok(None),
             }
+        }
+        Some(Plan::Scan(source)) => {
+            let mut scan = Scan::new(&wanted, source, ROWS_PER_HIT_AT_ONCE);
+            if scan.in_full {
+                return Ok(None);
+            }
+            let (now, _) = scan.read(connection, known.moment.head, budget).await?;
+            if !scan.complete() {
+                return Ok(None);
+            }
+            (now, scan.into_hits(), Bodies::new())
         }
         _ => return Ok(None),
     };
@@ -115,30 +128,6 @@ pub(crate) async fn answer_at_once(
     // What was hidden since then has no body to be read any more.
     let bodies = first.map(|seq| bodies.remove(&seq)).collect::<Option<Vec<String>>>();
     Ok(bodies.map(|bodies| Hits { head: now.head, hits, bodies }))
-}
-
-/// What one stretch of each key finds; `None` if that is not all.
-async fn scan_at_once(
-    connection: &mut PgConnection,
-    mut scan: Scan<'_>,
-    query: &Query,
-    known: Seq,
-    budget: &mut Budget,
-) -> Result<Option<(Moment, Vec<Hit>, Bodies)>, Fault> {
-    if scan.in_full {
-        return Ok(None);
-    }
-    let (now, bodies) = match scan.one_topic() && query.bodies_max > 0 {
-        true => {
-            let asked = scan.ask(budget);
-            let read = newest::read(connection, scan.wanted, &asked[0], known, query.bodies_max);
-            let (now, stretch, bodies) = read.await?;
-            scan.absorb(&asked, vec![(0, stretch)], budget);
-            (now, bodies)
-        }
-        false => (scan.read(connection, known, budget).await?.0, Bodies::new()),
-    };
-    Ok(scan.complete().then(|| (now, scan.into_hits(), bodies)))
 }
 
 /// All filters, as of the snapshot.

@@ -2,84 +2,98 @@
 
 use kukuri_core::Seq;
 use kukuri_event::UnixSeconds;
+use kukuri_store::Hit;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::moment::{Moment, moment};
-use super::stretch::{Asked, Columns, IndexRow};
-use super::{Bodies, Wanted};
+use super::stretch::Place;
+use super::{Bodies, Budget, ROWS_PER_HIT_AT_ONCE, Wanted};
 use crate::error::Fault;
 use crate::{list, rows};
 
-/// The conditions only choose whose JSON comes along; what the answer is, the scan says. The event's
-/// partition is named by `keep` and `ingested_at`.
+/// Reads so many rows of the topic, and of those that meet the conditions no more than are wanted.
+/// `keep` and `ingested_at` name the partition of an event.
 const NEWEST: &str = concat!(
-    "SELECT h.epoch, h.head, s.tie, s.seq, s.expires_at, s.event_id, s.pubkey, s.created_at, s.kind,
-        e.sig, e.body
+    "WITH scanned AS MATERIALIZED (
+        SELECT * FROM event_topics
+        WHERE topic_no = $1 AND created_at <= $2 AND created_at >= $3
+        ORDER BY created_at DESC, tie DESC LIMIT $4
+    ), found AS (
+        SELECT * FROM scanned
+        WHERE ($5::INTEGER[] IS NULL OR kind = ANY($5))
+            AND (expires_at IS NULL OR expires_at > $6)
+        ORDER BY created_at DESC, tie DESC LIMIT $7
+    )
+    SELECT h.epoch, h.head, (SELECT count(*) FROM scanned), f.tie, f.seq, f.event_id, f.pubkey,
+        f.created_at, f.kind, e.sig, e.body
     FROM ",
-    moment!("$6"),
+    moment!("$8"),
     " LEFT JOIN (
-        SELECT *, meets AND count(*) FILTER (WHERE meets)
-            OVER (ORDER BY created_at DESC, tie DESC ROWS UNBOUNDED PRECEDING) <= $10 AS shown
-        FROM (
-            SELECT *, ($7::INTEGER[] IS NULL OR kind = ANY($7))
-                AND ($8::BYTEA[] IS NULL OR pubkey = ANY($8))
-                AND (expires_at IS NULL OR expires_at > $9) AS meets
-            FROM event_topics
-            WHERE topic_no = $1 AND (created_at, tie) <= ($2, $3) AND created_at >= $4
-            ORDER BY created_at DESC, tie DESC LIMIT $5
-        ) AS s
-    ) AS s ON TRUE
-    LEFT JOIN events e ON s.shown AND e.seq = s.seq AND e.keep = s.keep
-        AND e.ingested_at = s.ingested_at"
+        found f JOIN events e
+            ON e.seq = f.seq AND e.keep = f.keep AND e.ingested_at = f.ingested_at
+    ) ON TRUE"
 );
 
-/// The moment, the stretch, and the JSON of the first `bodies_max` events that meet the filter.
+/// Whether the statement tests all conditions that the filter has besides the topic.
+pub(super) fn suits(wanted: &Wanted<'_>) -> bool {
+    wanted.filter.authors.is_none() && wanted.filter.other_tags().next().is_none()
+}
+
+/// The moment, and all hits with their JSON; `None` in their place if the rows read do not tell.
 pub(super) async fn read(
     connection: &mut PgConnection,
     wanted: &Wanted<'_>,
-    asked: &Asked,
+    topic_no: i32,
     known: Seq,
-    bodies_max: usize,
-) -> Result<(Moment, Vec<IndexRow>, Bodies), Fault> {
+    budget: &mut Budget,
+) -> Result<(Moment, Option<(Vec<Hit>, Bodies)>), Fault> {
     let filter = wanted.filter;
     let kinds = filter.kinds.as_ref();
     let kinds = kinds.map(|kinds| kinds.iter().map(|kind| i32::from(kind.0)).collect::<Vec<_>>());
-    let authors = filter.authors.as_ref();
-    let authors = authors.map(|keys| keys.iter().map(|key| *key.as_bytes()).collect::<Vec<_>>());
-    let topic_no = i32::try_from(asked.key).expect("the key of a topic is its number");
+    // One more than is wanted tells whether the last one has ties.
+    let take_hits = wanted.limit.saturating_add(1);
+    let take = match kinds {
+        None => take_hits,
+        Some(_) => wanted.limit.saturating_mul(ROWS_PER_HIT_AT_ONCE).max(take_hits),
+    };
+    let take = take.min(budget.rows.saturating_add(1));
     let found = sqlx::query(NEWEST)
         .bind(topic_no)
-        .bind(asked.place.0)
-        .bind(asked.place.1)
+        .bind(filter.until.map_or(i64::MAX, |until| until.0))
         .bind(filter.since.map_or(i64::MIN, |since| since.0))
-        .bind(list::limit(asked.take))
-        .bind(known.0)
+        .bind(list::limit(take))
         .bind(kinds)
-        .bind(authors)
         .bind(wanted.now.0)
-        .bind(list::limit(bodies_max.min(wanted.limit)));
-    let found = found.fetch_all(connection).await?;
+        .bind(list::limit(take_hits))
+        .bind(known.0)
+        .fetch_all(connection)
+        .await?;
     let now = Moment::of(&found, 0)?;
-    let (mut stretch, mut bodies) = (Vec::with_capacity(found.len()), Bodies::new());
+    let scanned: i64 = found[0].try_get(2)?;
+    let scanned = usize::try_from(scanned).unwrap_or(0);
+    budget.spend(scanned);
+    let (mut places, mut hits, mut bodies) = (Vec::new(), Vec::new(), Bodies::new());
     for row in &found {
-        // The moment comes alone when the stretch is empty.
-        let Some(seq) = row.try_get::<Option<i64>, _>(3)?.map(Seq) else { break };
-        stretch.push(index_row(row, seq)?);
-        if row.try_get::<Option<&[u8]>, _>(10)?.is_some() {
-            bodies.insert(seq, rows::json(row, 5)?);
-        }
+        // The moment comes alone when nothing is found.
+        let Some(hit) = hit(row)? else { break };
+        places.push((hit.created_at.0, row.try_get(3)?));
+        hits.push(hit);
+        bodies.insert(hit.event, rows::json(row, 5)?);
     }
-    Ok((now, stretch, bodies))
+    places.sort_unstable_by(|a, b| b.cmp(a));
+    let complete = ends(&places, wanted.limit) || scanned < take && hits.len() < take_hits;
+    Ok((now, complete.then_some((hits, bodies))))
 }
 
-fn index_row(row: &PgRow, seq: Seq) -> Result<IndexRow, Fault> {
-    let columns = Columns {
-        topic_no: None,
-        kind: rows::kind(i64::from(row.try_get::<i32, _>(8)?))?,
-        expires_at: row.try_get::<Option<i64>, _>(4)?.map(UnixSeconds),
-        id: rows::event_id(row.try_get(5)?)?,
-        pubkey: Some(rows::pubkey(row.try_get(6)?)?),
-    };
-    Ok(IndexRow { place: (row.try_get(7)?, row.try_get(2)?), seq, columns: Some(columns) })
+/// Whether nothing after these places can belong to the first `limit`: ids of one place would have
+/// to be compared in full.
+fn ends(places: &[Place], limit: usize) -> bool {
+    places.get(limit).is_some_and(|next| *next < places[limit - 1])
+}
+
+fn hit(row: &PgRow) -> Result<Option<Hit>, Fault> {
+    let Some(seq) = row.try_get::<Option<i64>, _>(4)? else { return Ok(None) };
+    let id = rows::event_id(row.try_get(5)?)?;
+    Ok(Some(Hit { event: Seq(seq), created_at: UnixSeconds(row.try_get(7)?), id }))
 }

@@ -95,10 +95,6 @@ impl<'a> Scan<'a> {
         open.map(|(nth, _)| nth).collect()
     }
 
-    pub fn one_topic(&self) -> bool {
-        matches!(&self.source, Source::Topics(topics) if topics.len() == 1)
-    }
-
     /// Whether nothing that was not read can belong to the answer.
     pub fn complete(&self) -> bool {
         self.open_keys().is_empty()
@@ -120,33 +116,20 @@ impl<'a> Scan<'a> {
         known: Seq,
         budget: &mut Budget,
     ) -> Result<(Moment, BTreeSet<Seq>), Fault> {
-        let asked = self.ask(budget);
-        let (now, stretches) =
-            stretch::read(connection, self.wanted, &self.source, &asked, known).await?;
-        Ok((now, self.absorb(&asked, stretches, budget)))
-    }
-
-    /// The next stretch of each open key.
-    pub fn ask(&mut self, budget: &Budget) -> Vec<Asked> {
         let open = self.open_keys();
         let share = budget.rows / open.len() + 1;
-        let asked = open.into_iter().map(|nth| {
-            let key = &mut self.keys[nth];
-            let take = key.take.min(share) + key.rows_at_place;
+        let mut takes = Vec::with_capacity(open.len());
+        for nth in &open {
+            let key = &mut self.keys[*nth];
+            takes.push(key.take.min(share) + key.rows_at_place);
             key.take = key.take.saturating_mul(STRETCH_GROWTH);
-            Asked { nth, key: key.key, place: key.place, take }
+        }
+        let asked = open.iter().zip(&takes).map(|(nth, take)| {
+            let key = &self.keys[*nth];
+            Asked { key: key.key, place: key.place, take: *take }
         });
-        asked.collect()
-    }
-
-    /// Takes in the stretches that were asked for, each with its number among these. Returns what
-    /// candidates there are now that were not there before.
-    pub fn absorb(
-        &mut self,
-        asked: &[Asked],
-        stretches: Vec<(usize, Vec<IndexRow>)>,
-        budget: &mut Budget,
-    ) -> BTreeSet<Seq> {
+        let (now, stretches) =
+            stretch::read(connection, self.wanted, &self.source, asked.collect(), known).await?;
         let (mut new, mut rows) = (BTreeSet::new(), 0);
         for (nth, stretch) in stretches {
             for row in &stretch {
@@ -159,12 +142,11 @@ impl<'a> Scan<'a> {
                     new.insert(hit.event);
                 }
             }
-            let Asked { nth, take, .. } = asked[nth];
-            rows += self.keys[nth].advance(&stretch, take);
+            rows += self.keys[open[nth]].advance(&stretch, takes[nth]);
         }
         self.overdrawn = rows > budget.rows;
         budget.spend(rows);
-        new
+        Ok((now, new))
     }
 
     /// The event of a row, unless a condition fails that its columns can tell.

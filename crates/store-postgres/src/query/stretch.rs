@@ -89,8 +89,6 @@ pub(super) type Place = (i64, i64);
 
 /// A stretch that is asked for: so many rows of a key, from a place on.
 pub(super) struct Asked {
-    /// Which of the scan's keys it is.
-    pub nth: usize,
     pub key: i64,
     pub place: Place,
     pub take: usize,
@@ -116,7 +114,7 @@ pub(super) async fn read(
     connection: &mut PgConnection,
     wanted: &Wanted<'_>,
     source: &Source,
-    asked: &[Asked],
+    asked: Vec<Asked>,
     known: Seq,
 ) -> Result<(Moment, Vec<(usize, Vec<IndexRow>)>), Fault> {
     let column = |read: fn(&Asked) -> i64| asked.iter().map(read).collect::<Vec<i64>>();
