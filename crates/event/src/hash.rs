@@ -10,13 +10,32 @@ pub struct HexError {
 /// Lowercase only: upper-case hex would give one event two spellings, and only one of them was
 /// hashed.
 fn decode<const N: usize>(text: &str) -> Result<[u8; N], HexError> {
-    let mut bytes = [0; N];
-    let upper = text.bytes().any(|b| b.is_ascii_uppercase());
-    if upper || hex::decode_to_slice(text, &mut bytes).is_err() {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let (mut bytes, mut seen) = ([0; N], 0);
+    // Several of these are read for every event: a table, and one look at the end for what is wrong.
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        let (high, low) = (DIGITS[usize::from(*high)], DIGITS[usize::from(*low)]);
+        *byte = high << 4 | low;
+        seen |= high | low;
+    }
+    if pairs.len() != N || !rest.is_empty() || seen == NO_DIGIT {
         return Err(HexError { expected: 2 * N });
     }
     Ok(bytes)
 }
+
+const NO_DIGIT: u8 = 0xff;
+
+/// What each byte stands for as a digit.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value as usize] as usize] = value;
+        value += 1;
+    }
+    digits
+};
 
 macro_rules! fixed_bytes {
     ($(#[$doc:meta])* $name:ident, $size:literal) => {

@@ -29,7 +29,7 @@ use crate::signal::Interrupts;
 use check::Checker;
 use counts::Counts;
 use pipeline::{Ending, Pipeline};
-use reader::Input;
+use reader::{CHUNK_LINES_MAX, Input};
 use report::Report;
 
 pub async fn run(common: &Common, args: ImportArgs) -> anyhow::Result<Exit> {
@@ -39,12 +39,14 @@ pub async fn run(common: &Common, args: ImportArgs) -> anyhow::Result<Exit> {
     let opened = open(common).await?;
     let age = if args.any_age { Age::Any } else { Age::Bounded };
     let checker = Checker::new(Arc::clone(&opened.store), Arc::clone(&opened.clock), age).await?;
-    let lane = opened.lane_with(pipeline::LANE);
+    let chunks_in_lane_max = opened.lead_commands as usize / CHUNK_LINES_MAX;
+    let lane = opened.lane_with(pipeline::lane_config(chunks_in_lane_max));
     let bar = input.size.map_or_else(progress::spinner, progress::bytes);
     let started = Instant::now();
     let chunks = input.start(Limits::STANDARD.event_bytes_max)?;
     let pipeline = Pipeline {
         lane: &lane,
+        chunks_in_lane_max,
         checker: Arc::new(checker),
         patience: args.patience,
         counts: Counts::default(),

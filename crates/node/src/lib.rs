@@ -24,6 +24,11 @@ use cli::{Cli, Command};
 use exit::Exit;
 use output::StdoutClosed;
 
+/// Events are taken apart on one thread and dropped on another, which the allocator of the system is
+/// slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs a command to its end and says how it ended.
 pub fn execute(cli: Cli) -> ExitCode {
     if let Err(problem) = cli.common.check() {

@@ -27,7 +27,14 @@ pub struct Opened {
     pub clock: Clock,
     /// For people: where the store is, without secrets.
     pub place: String,
+    /// How many commands an import keeps waiting for the store.
+    pub lead_commands: u32,
 }
+
+/// SQLite writes index rows of many batches at once; all cores go on verifying meanwhile.
+const SQLITE_LEAD_COMMANDS: u32 = 16 * 1024;
+/// Two batches: one is committed, one waits. More would only wait for longer.
+const POSTGRES_LEAD_COMMANDS: u32 = 2 * 1024;
 
 impl Opened {
     pub fn lane(&self) -> Lane {
@@ -56,18 +63,20 @@ pub async fn open(common: &Common) -> anyhow::Result<Opened> {
     if !durable {
         eprintln!("warning: {UNSAFE_FOR_TESTS} is set: what is acknowledged may be lost");
     }
-    let (store, place) = match &common.database {
-        Some(url) => (open_postgres(url, durable).await?, mask_password(url)),
+    let (store, place, lead_commands) = match &common.database {
+        Some(url) => {
+            (open_postgres(url, durable).await?, mask_password(url), POSTGRES_LEAD_COMMANDS)
+        }
         None => {
             let place = common.data.join(kukuri_store_sqlite::FILE).display().to_string();
-            (open_sqlite(&common.data, durable).await?, place)
+            (open_sqlite(&common.data, durable).await?, place, SQLITE_LEAD_COMMANDS)
         }
     };
     let store = match common.wrap {
         Some(wrap) => wrap(store),
         None => store,
     };
-    let opened = Opened { store, clock: clock(common.now), place };
+    let opened = Opened { store, clock: clock(common.now), place, lead_commands };
     if is_new(&*opened.store).await? {
         carry_global(&opened).await?;
     }

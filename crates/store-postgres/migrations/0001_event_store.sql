@@ -98,9 +98,9 @@ CREATE TABLE event_topics (
     kind        INTEGER NOT NULL,
     keep        SMALLINT NOT NULL,
     event_id    BYTEA NOT NULL,
-    pubkey      BYTEA NOT NULL,
-    PRIMARY KEY (topic_no, link_seq)
+    pubkey      BYTEA NOT NULL
 );
+CREATE INDEX event_topics_by_link ON event_topics (topic_no, link_seq);
 CREATE INDEX event_topics_by_topic ON event_topics (topic_no, created_at, tie);
 CREATE INDEX event_topics_by_author ON event_topics (author, created_at, tie);
 

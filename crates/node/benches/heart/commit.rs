@@ -19,6 +19,7 @@ pub struct Cost {
     cpu: Duration,
     wall: Duration,
     written: u64,
+    verify: Verify,
 }
 
 impl Cost {
@@ -31,21 +32,16 @@ impl Cost {
         self.cpu += other.cpu;
         self.wall += other.wall;
         self.written += other.written;
+        self.verify.add(other.verify);
     }
 
     fn wall_micros(&self) -> f64 {
         self.wall.as_secs_f64() * 1e6 / self.events as f64
     }
 
-    pub fn print(&self, what: &str, backend: &Backend, verify: Verify) {
-        println!(
-            "{what}: {:.1} µs of CPU per event = {:.2}× a verification; {:.1} µs of wall; {:.0} B written by this process, {:.0} B stored per event",
-            self.cpu_micros(),
-            self.cpu_micros() / verify.micros,
-            self.wall_micros(),
-            self.written as f64 / self.events as f64,
-            backend.stored() as f64 / self.events as f64,
-        );
+    /// How many verifications an event costs.
+    pub fn ratio(&self) -> f64 {
+        self.cpu_micros() / self.verify.micros()
     }
 }
 
@@ -53,8 +49,18 @@ impl Cost {
 pub async fn measure(backend: &Backend, load: Load<'_>, batch: usize) -> anyhow::Result<Cost> {
     let mut cost = Cost { events: load.len(), ..Cost::default() };
     for piece in load.pieces() {
+        cost.verify.add(Verify::now(load.lines)?);
         apply(backend, piece, batch, &mut cost).await?;
     }
+    println!(
+        "commit, batches of {batch}: {:.1} µs of CPU per event = {:.2}× a verification ({:.1} µs); {:.1} µs of wall; {:.0} B written by this process, {:.0} B stored per event",
+        cost.cpu_micros(),
+        cost.ratio(),
+        cost.verify.micros(),
+        cost.wall_micros(),
+        cost.written as f64 / cost.events as f64,
+        backend.stored() as f64 / cost.events as f64,
+    );
     Ok(cost)
 }
 
@@ -117,12 +123,7 @@ const SMALL_EVENTS: usize = 100_000;
 const WINDOW_EVENTS: usize = 2 * SMALL_EVENTS;
 
 /// What an event costs in a small store and in a large one, which is `grown` events.
-pub async fn growth(
-    backend: &Backend,
-    bulk: &Bulk,
-    grown: usize,
-    verify: Verify,
-) -> anyhow::Result<()> {
+pub async fn growth(backend: &Backend, bulk: &Bulk, grown: usize) -> anyhow::Result<()> {
     let (mut small, mut large) = (Cost::default(), Cost::default());
     let mut events = 0;
     let half = WINDOW_EVENTS / 2;
@@ -130,6 +131,7 @@ pub async fn growth(
     let load = Bulk { events: grown + half, ..bulk.clone() }.lines();
     for lines in load.chunks(PIECE_EVENTS) {
         let mut cost = Cost { events: lines.len(), ..Cost::default() };
+        cost.verify = Verify::now(lines)?;
         apply(backend, admit(lines), 1024, &mut cost).await?;
         events += lines.len();
         match events {
@@ -139,11 +141,12 @@ pub async fn growth(
         }
     }
     println!(
-        "growth: {:.1} µs of CPU per event at {SMALL_EVENTS} events, {:.1} µs at {grown}: {:.2}× ({:.2}× a verification); {:.0} B stored per event",
+        "growth: {:.1} µs of CPU per event at {SMALL_EVENTS} events ({:.2}× a verification), {:.1} µs at {grown} ({:.2}×): {:.2}× as many verifications; {:.0} B stored per event",
         small.cpu_micros(),
+        small.ratio(),
         large.cpu_micros(),
-        large.cpu_micros() / small.cpu_micros(),
-        large.cpu_micros() / verify.micros,
+        large.ratio(),
+        large.ratio() / small.ratio(),
         backend.stored() as f64 / events as f64,
     );
     Ok(())

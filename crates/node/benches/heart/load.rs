@@ -9,7 +9,7 @@ use crate::NOW;
 pub const PIECE_EVENTS: usize = 16 * 1024;
 
 pub struct Load<'a> {
-    lines: &'a [String],
+    pub lines: &'a [String],
 }
 
 impl<'a> Load<'a> {

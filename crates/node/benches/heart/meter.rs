@@ -5,27 +5,43 @@ use std::time::{Duration, Instant};
 use kukuri_event::Event;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The cost of one signature, the unit of everything else.
-#[derive(Clone, Copy)]
+/// The cost of one signature, the unit of everything else. It is measured beside each figure: a
+/// machine that others share is quicker at one moment than at another.
+#[derive(Clone, Copy, Default)]
 pub struct Verify {
-    pub micros: f64,
+    events: usize,
+    cpu: Duration,
 }
 
-pub fn verify(lines: &[String]) -> anyhow::Result<Verify> {
-    let mut events = Vec::with_capacity(lines.len());
-    for line in lines {
-        events.push(Event::parse(line)?.identify()?);
-    }
-    // The best of a few rounds: what else runs on the machine only ever adds.
-    let mut best = f64::INFINITY;
-    for _ in 0..3 {
-        let before = cpu();
-        for event in events.iter().cloned() {
+impl Verify {
+    /// What a few signatures cost now.
+    pub fn now(lines: &[String]) -> anyhow::Result<Self> {
+        const SAMPLE_EVENTS: usize = 1_000;
+        let sample = lines.iter().take(SAMPLE_EVENTS);
+        let events = sample.map(|line| Ok(Event::parse(line)?.identify()?));
+        let events = events.collect::<anyhow::Result<Vec<_>>>()?;
+        let (count, before) = (events.len(), cpu());
+        for event in events {
             std::hint::black_box(event.verify()?);
         }
-        best = best.min((cpu() - before).as_secs_f64() * 1e6 / events.len() as f64);
+        Ok(Self { events: count, cpu: cpu() - before })
     }
-    Ok(Verify { micros: best })
+
+    /// The best of a few rounds, for what is the best of a few rounds itself.
+    pub fn best(lines: &[String]) -> anyhow::Result<Self> {
+        const ROUNDS: usize = 10;
+        let rounds = (0..ROUNDS).map(|_| Self::now(lines)).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(rounds.into_iter().min_by_key(|verify| verify.cpu).unwrap_or_default())
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.events += other.events;
+        self.cpu += other.cpu;
+    }
+
+    pub fn micros(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.events as f64
+    }
 }
 
 /// CPU time of this process so far, all threads.

@@ -15,24 +15,23 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::check::{CheckedChunk, Checker};
 use super::counts::Counts;
-use super::reader::Chunk;
+use super::reader::{CHUNK_LINES_MAX, Chunk};
 use super::report::Report;
 use crate::exit::Exit;
 use crate::signal::Interrupts;
 
-/// Chunks that may be in the lane: enough that all cores go on verifying while the store writes the
-/// index rows of many batches at once.
-const CHUNKS_IN_LANE_MAX: usize = 64;
 /// The pause before commands are sent again to a store that was full or away.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// A lane with room for all of these chunks. A chunk has at most 256 lines, and grows past 1 MiB by
-/// no more than one line.
-pub const LANE: LaneConfig = LaneConfig {
-    queue_commands_max: 64 * 256,
-    queue_bytes_max: 64 * 2 * 1024 * 1024,
-    ..LaneConfig::STANDARD
-};
+/// A lane with room for so many chunks, each of at most 1 MiB and one more line.
+pub fn lane_config(chunks: usize) -> LaneConfig {
+    let chunks = u32::try_from(chunks).expect("a lead is a few chunks");
+    LaneConfig {
+        queue_commands_max: chunks * CHUNK_LINES_MAX as u32,
+        queue_bytes_max: chunks * 2 * 1024 * 1024,
+        ..LaneConfig::STANDARD
+    }
+}
 
 /// Why an import ended.
 pub enum Ending {
@@ -44,6 +43,8 @@ pub enum Ending {
 /// What an import works with.
 pub struct Pipeline<'a> {
     pub lane: &'a Lane,
+    /// How many chunks may be in the lane.
+    pub chunks_in_lane_max: usize,
     pub checker: Arc<Checker>,
     /// How long to go on when storage is full or away.
     pub patience: Duration,
@@ -112,7 +113,7 @@ impl Pipeline<'_> {
     ) -> Step {
         let checks_max = std::thread::available_parallelism().map_or(2, usize::from) + 1;
         let reads = flow.ending.is_none() && flow.checks.len() < checks_max;
-        let submits = flow.submitted.len() < CHUNKS_IN_LANE_MAX;
+        let submits = flow.submitted.len() < self.chunks_in_lane_max;
         tokio::select! {
             biased;
             _ = self.interrupts.next() => Step::Interrupted,

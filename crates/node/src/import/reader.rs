@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::lines::{Line, Lines};
 
 /// Lines per chunk. A few chunks make a batch of the lane.
-const CHUNK_LINES_MAX: usize = 256;
+pub const CHUNK_LINES_MAX: usize = 256;
 /// A chunk that grew to this size is long enough.
 const CHUNK_BYTES_MAX: u64 = 1024 * 1024;
 /// Chunks that may wait to be checked; then the reader waits.
