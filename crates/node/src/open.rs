@@ -46,7 +46,8 @@ impl Opened {
     }
 }
 
-/// Opens a store that is there: who only reads does not mean to make one by a slip of the pen.
+/// Opens a store that is there: who only reads does not mean to make a directory by a slip of the pen.
+/// A database has to be made before it can be named at all.
 pub async fn open_existing(common: &Common) -> anyhow::Result<Opened> {
     if common.database.is_none() && !common.data.join(kukuri_store_sqlite::FILE).exists() {
         bail!(

@@ -198,7 +198,7 @@ async fn find(
         Plan::AuthorsOrTopics { authors, topics, topic_rows } => {
             // Authors as a rule have written less than topics hold. Where that turns out to be
             // wrong, the topics are read after all, at twice their cost.
-            let allowed = budget.rows.min(topic_rows);
+            let allowed = (budget.rows / 2).min(topic_rows);
             let mut tried = Budget { rows: allowed };
             let found = scan(connection, numbers, wanted, authors, head, &mut tried).await?;
             budget.spend(allowed - tried.rows);

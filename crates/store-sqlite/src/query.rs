@@ -12,6 +12,7 @@ use kukuri_store::{Hit, Hits, Query, QueryError, merge_hits};
 use crate::desk::{Desk, Snapshot};
 use crate::error::corrupt;
 use crate::page;
+use crate::tail::TailAt;
 use check::{Check, Scene};
 use plan::Plan;
 
@@ -34,7 +35,8 @@ pub(crate) fn run(desk: &mut Desk, query: &Query) -> Result<Hits, QueryError> {
     // One read transaction: the head and every answer belong to the same moment.
     let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
     let mut budget = Budget { rows_left: query.rows_max };
-    let mut scene = Scene { conn: &conn, numbers, segment: &segment, now: query.now };
+    let tail = TailAt { segment: &segment, head: bounds.head };
+    let mut scene = Scene { conn: &conn, numbers, tail, now: query.now };
     let mut answers = Vec::with_capacity(query.filters.len());
     for filter in &query.filters {
         answers.push(answer(&mut scene, filter, query, &mut budget)?);
@@ -66,7 +68,7 @@ fn answer(
         let mut part = Budget { rows_left: share };
         let check = Check {
             conn: scene.conn,
-            segment: scene.segment,
+            tail: scene.tail,
             filter,
             now: scene.now,
             topics: filter.topics().map(|_| &topics.numbers[..]),

@@ -2,6 +2,7 @@
 //! the runtime told that it may block: a thread of its own would have to be woken for every read, and
 //! so would the caller for the answer, which on a quiet machine takes longer than most reads do.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,10 +38,12 @@ impl Readers {
     {
         let mut loan = self.lend().await?;
         let read = move || job(loan.desk.as_mut().expect("a loan has its desk until it ends"));
-        if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
-            return Ok(block_in_place(read));
-        }
         let defect = || StoreError::Unavailable("a read panicked: please report it".into());
+        if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+            // What panics has left its transaction, and shares nothing else with later reads.
+            let read = block_in_place(|| catch_unwind(AssertUnwindSafe(read)));
+            return read.map_err(|_| defect());
+        }
         spawn_blocking(read).await.map_err(|_| defect())
     }
 

@@ -240,6 +240,11 @@ impl TailAt<'_> {
         }
     }
 
+    /// The number of the event with this id.
+    pub(crate) fn seq_of(&self, id: &EventId) -> Option<i64> {
+        self.segment.events().ids.get(id).copied().filter(|seq| *seq <= self.head.0)
+    }
+
     /// What is collected from each event of the tail.
     pub(crate) fn collect<T>(&self, of: impl Fn(&TailEvent) -> Vec<T>) -> Vec<T> {
         let events = self.segment.events();

@@ -63,6 +63,8 @@ struct Flow {
     ending: Option<Ending>,
     read_all: bool,
     interrupted: bool,
+    /// Somebody would not wait for storage any longer: lines are left without an answer.
+    gave_up: bool,
 }
 
 /// A chunk in the lane.
@@ -203,8 +205,8 @@ impl Pipeline<'_> {
                 self.show_progress(&done.chunk);
                 Ok(())
             }
-            // Whoever lost patience has said so.
-            Some(_) if flow.interrupted => Ok(()),
+            // Whoever gave up has been told why it was waiting.
+            Some(_) if flow.gave_up => Ok(()),
             Some((line, error)) => {
                 Err(anyhow::Error::new(error).context(format!("at line {line}")))
             }
@@ -224,7 +226,8 @@ impl Pipeline<'_> {
         self.bar.set_message(format!("{} lines", chunk.last_line));
     }
 
-    /// Sends again what storage had no room or time for, until it has or patience ends.
+    /// Sends again what storage had no room or time for, until it has or patience ends: once for
+    /// all, so that those who wait behind do not begin anew.
     async fn insist(&mut self, flow: &mut Flow, acts: &[Act], answers: &mut [Answer]) {
         let started = Instant::now();
         let mut told = None;
@@ -242,7 +245,7 @@ impl Pipeline<'_> {
                 () = tokio::time::sleep(RETRY_PAUSE) => {}
                 _ = self.interrupts.next() => {
                     self.patience = Duration::ZERO;
-                    flow.interrupt();
+                    flow.give_up();
                     return;
                 }
             }
@@ -253,6 +256,7 @@ impl Pipeline<'_> {
             };
             failed.into_iter().zip(fresh).for_each(|(nth, answer)| answers[nth] = answer);
         }
+        self.patience = Duration::ZERO;
     }
 }
 
@@ -260,6 +264,18 @@ impl Flow {
     fn interrupt(&mut self) {
         self.interrupted = true;
         self.ending.get_or_insert(Ending::Interrupted);
+    }
+
+    /// Also when all was read: it will not all be answered. Who interrupts twice leaves at once.
+    fn give_up(&mut self) {
+        if self.interrupted {
+            leave_at_once();
+        }
+        self.interrupted = true;
+        self.gave_up = true;
+        if !matches!(self.ending, Some(Ending::Failed(_))) {
+            self.ending = Some(Ending::Interrupted);
+        }
     }
 }
 

@@ -30,7 +30,7 @@ const NEWEST: &str = concat!(
     FROM ",
     moment!("$8"),
     " LEFT JOIN (
-        found f JOIN events e
+        found f LEFT JOIN events e
             ON e.seq = f.seq AND e.keep = f.keep AND e.ingested_at = f.ingested_at
     ) ON TRUE"
 );
@@ -79,6 +79,9 @@ pub(super) async fn read(
         let Some(hit) = hit(row)? else { break };
         places.push((hit.created_at.0, row.try_get(3)?));
         hits.push(hit);
+        if row.try_get::<Option<&[u8]>, _>(10)?.is_none() {
+            return Err(Fault::corrupt(format!("no row for event {}; run doctor", hit.id)));
+        }
         bodies.insert(hit.event, rows::json(row, 5)?);
     }
     places.sort_unstable_by(|a, b| b.cmp(a));

@@ -8,20 +8,20 @@ use rusqlite::Connection;
 use crate::desk::TopicNumbers;
 use crate::error::{OrStore, corrupt};
 use crate::rows;
-use crate::tail::Segment;
+use crate::tail::TailAt;
 
 /// The moment a query looks at.
 pub(super) struct Scene<'a> {
     pub conn: &'a Connection,
     pub numbers: &'a mut TopicNumbers,
-    pub segment: &'a Segment,
+    pub tail: TailAt<'a>,
     pub now: UnixSeconds,
 }
 
 /// A filter, with what is left of it once an index was chosen.
 pub(super) struct Check<'a> {
     pub conn: &'a Connection,
-    pub segment: &'a Segment,
+    pub tail: TailAt<'a>,
     pub filter: &'a Filter,
     pub now: UnixSeconds,
     /// The topics asked for, as numbers; `None` asks for any.

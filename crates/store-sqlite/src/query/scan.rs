@@ -26,8 +26,7 @@ pub(super) fn ids(check: &Check<'_>, ids: &[EventId], budget: &mut Budget) -> Sc
         if let Err(Spent) = budget.spend(1) {
             return Ok(None);
         }
-        let new = check.segment.events().ids.get(id).copied();
-        let seq: Option<i64> = match new {
+        let seq: Option<i64> = match check.tail.seq_of(id) {
             Some(seq) => Some(seq),
             None => select
                 .query_row([&id.as_bytes()[..]], |row| row.get(0))
@@ -57,7 +56,7 @@ pub(super) fn ordered(
     for (statement, stream) in statements.iter_mut().zip(streams) {
         let rows = open(statement, stream, check.filter)?;
         sources.push(Source::Table { rows, stream, filter: check.filter });
-        sources.push(Source::Tail(TailCursor::new(check.segment, stream, check.filter)));
+        sources.push(Source::Tail(TailCursor::new(check.tail, stream, check.filter)));
     }
     let mut heap = BinaryHeap::with_capacity(sources.len());
     let mut pending: Vec<Option<Candidate>> = Vec::with_capacity(sources.len());

@@ -8,12 +8,12 @@ use kukuri_event::Filter;
 
 use super::check::Candidate;
 use super::plan::Stream;
-use crate::tail::{Newest, Segment, TailEvents};
+use crate::tail::{Newest, TailAt, TailEvents};
 
 const PLACES_AT_A_TIME: usize = 128;
 
 pub(super) struct TailCursor<'a> {
-    segment: &'a Segment,
+    tail: TailAt<'a>,
     stream: &'a Stream,
     oldest: i64,
     /// Where the next places begin; `None` when there are no more.
@@ -22,16 +22,16 @@ pub(super) struct TailCursor<'a> {
 }
 
 impl<'a> TailCursor<'a> {
-    pub(super) fn new(segment: &'a Segment, stream: &'a Stream, filter: &Filter) -> Self {
+    pub(super) fn new(tail: TailAt<'a>, stream: &'a Stream, filter: &Filter) -> Self {
         let newest = filter.until.map_or(i64::MAX, |until| until.0);
         let oldest = filter.since.map_or(i64::MIN, |since| since.0);
         let next_from = Some(Bound::Included((Reverse(newest), i64::MIN)));
-        Self { segment, stream, oldest, next_from, rows: VecDeque::new() }
+        Self { tail, stream, oldest, next_from, rows: VecDeque::new() }
     }
 
     /// The next event. Whether it is visible is for its row to say.
     pub(super) fn next(&mut self) -> Option<Candidate> {
-        if self.rows.is_empty() {
+        while self.rows.is_empty() && self.next_from.is_some() {
             self.refill();
         }
         self.rows.pop_front()
@@ -39,13 +39,15 @@ impl<'a> TailCursor<'a> {
 
     fn refill(&mut self) {
         let Some(from) = self.next_from.take() else { return };
-        let events = self.segment.events();
-        let mut places = places(&events, self.stream, from);
-        places.retain(|(Reverse(created_at), _)| *created_at >= self.oldest);
-        if places.len() == PLACES_AT_A_TIME {
-            self.next_from = places.last().copied().map(Bound::Excluded);
-        }
-        self.rows.extend(places.into_iter().map(|place| candidate(&events, place)));
+        let events = self.tail.segment.events();
+        let places = places(&events, self.stream, from);
+        let (oldest, head) = (self.oldest, self.tail.head.0);
+        let last = places.last().filter(|_| places.len() == PLACES_AT_A_TIME);
+        let last = last.filter(|(Reverse(created_at), _)| *created_at >= oldest);
+        self.next_from = last.copied().map(Bound::Excluded);
+        let wanted = places.iter().take_while(|(Reverse(created_at), _)| *created_at >= oldest);
+        let wanted = wanted.filter(|(_, seq)| *seq <= head);
+        self.rows.extend(wanted.map(|place| candidate(&events, *place)));
     }
 }
 
