@@ -57,7 +57,8 @@ struct Cutting {
 
 impl Cutting {
     fn new(images: usize, commits: Commits, seed: Seed, long_bytes: usize) -> Cutting {
-        let lines = images * LINES_PER_IMAGE;
+        // Enough for the most cuts there may be.
+        let lines = 2 * images * LINES_PER_IMAGE;
         let load = Arc::new(Load::new(seed, lines).after_long_notes(long_bytes));
         let first = load.lines.len() - lines;
         let dice = seed.part(1).dice();
@@ -81,12 +82,17 @@ impl Cutting {
         let mut history = History::new(&load);
         let mut import = Import::start(&place, plan);
         assert!(import.wait_for_answers(self.first), "the import ended: {}", import.stderr());
+        let mut file_bytes = machine.file_bytes();
         while self.wants_more() {
             self.cuts += 1;
             if self.wait_for_moment(machine, &mut import) == Moment::Answers {
                 show(&*store, &mut history).await;
             }
             import.pause();
+            // However that moment was found: since the last cut the log was moved, or is being moved.
+            let bytes = machine.file_bytes();
+            self.checkpoints += usize::from(bytes > file_bytes);
+            file_bytes = bytes;
             import.take_answers();
             import.tell(&mut history);
             self.in_flight += usize::from(import.is_in_flight());
@@ -113,7 +119,6 @@ impl Cutting {
         let more = 1 + self.dice.below(ANSWERS_MAX);
         assert!(import.wait_for_answers_or(more, grows), "it ended: {}", import.stderr());
         if grows() {
-            self.checkpoints += 1;
             return Moment::Checkpoint;
         }
         assert!(import.wait_for_sent(AHEAD), "nobody reads any more");
