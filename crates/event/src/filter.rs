@@ -27,6 +27,16 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether no event can match: a condition with an empty list matches nothing, and nothing is
+    /// both older and newer.
+    pub fn matches_nothing(&self) -> bool {
+        self.ids.as_ref().is_some_and(|ids| ids.is_empty())
+            || self.authors.as_ref().is_some_and(|authors| authors.is_empty())
+            || self.kinds.as_ref().is_some_and(|kinds| kinds.is_empty())
+            || self.tags.values().any(|values| values.is_empty())
+            || self.since.zip(self.until).is_some_and(|(since, until)| since > until)
+    }
+
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         serde_json::from_str(text).map_err(|error| FilterError(error.to_string()))
     }

@@ -56,7 +56,7 @@ fn answer(
     budget: &mut Budget,
 ) -> Result<Vec<Hit>, QueryError> {
     let limit = query.limit(filter);
-    if limit == 0 || matches_nothing(filter) {
+    if limit == 0 || filter.matches_nothing() {
         return Ok(Vec::new());
     }
     let topics = plan::topics(scene, filter)?;
@@ -86,12 +86,4 @@ fn answer(
         }
     }
     Err(QueryError::TooBroad { rows_max: query.rows_max })
-}
-
-fn matches_nothing(filter: &Filter) -> bool {
-    filter.ids.as_ref().is_some_and(|ids| ids.is_empty())
-        || filter.authors.as_ref().is_some_and(|authors| authors.is_empty())
-        || filter.kinds.as_ref().is_some_and(|kinds| kinds.is_empty())
-        || filter.tags.values().any(|values| values.is_empty())
-        || matches!((filter.since, filter.until), (Some(since), Some(until)) if since > until)
 }

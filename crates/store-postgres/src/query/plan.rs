@@ -79,7 +79,7 @@ pub(super) fn at_once(numbers: &TopicNumbers, wanted: &Wanted<'_>) -> Option<Pla
 
 fn choose(wanted: &Wanted<'_>, topics: Option<Vec<i32>>) -> Plan {
     let filter = wanted.filter;
-    if wanted.limit == 0 || cannot_match(wanted) || topics.as_ref().is_some_and(Vec::is_empty) {
+    if wanted.limit == 0 || filter.matches_nothing() || topics.as_ref().is_some_and(Vec::is_empty) {
         return Plan::Nothing;
     }
     if let Some(ids) = &filter.ids {
@@ -98,16 +98,6 @@ fn choose(wanted: &Wanted<'_>, topics: Option<Vec<i32>>) -> Plan {
         return Plan::Scan(Source::Authors { keys, topics });
     }
     topics.map_or(Plan::Everywhere, |topics| Plan::Scan(Source::Topics(topics)))
-}
-
-/// A condition with an empty list matches nothing, and nothing is both older and newer.
-fn cannot_match(wanted: &Wanted<'_>) -> bool {
-    let filter = wanted.filter;
-    filter.ids.as_ref().is_some_and(|ids| ids.is_empty())
-        || filter.authors.as_ref().is_some_and(|authors| authors.is_empty())
-        || filter.kinds.as_ref().is_some_and(|kinds| kinds.is_empty())
-        || filter.tags.values().any(|values| values.is_empty())
-        || filter.since.zip(filter.until).is_some_and(|(since, until)| since > until)
 }
 
 /// The topics of `#t`. Nothing can be linked to what is no topic.
