@@ -27,7 +27,7 @@ pub use decision::{Change, Decision, Duplicate, Outcome, WriteSet};
 pub use feed::{Cursor, CursorError, Epoch, FeedBounds, FeedRow, Op, Reason, Seq, Source};
 pub use limits::{Limits, RETENTION_REGULAR_DAYS, TAG_VALUE_INDEXED_BYTES_MAX};
 pub use needs::{ReadSet, follow_up, needs};
-pub use record::{Dedupe, Keep, Link, Record, State, Tombstone, TombstoneKey, Usage};
+pub use record::{Dedupe, Keep, Link, Record, State, Tombstone, TombstoneKey, Usage, tag_key};
 pub use rejection::Rejection;
 pub use time::UnixMillis;
 pub use topic::{IngestPolicy, Mapping, NetworkId, NodeTopic, TopicError, TopicId, gossip_topic};

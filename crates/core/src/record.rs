@@ -96,6 +96,16 @@ impl Record {
     }
 }
 
+/// Stands for a tag and its value in an index: short, and such that nobody can fill the range of
+/// another tag with tags that only look like it. Tags that share a key are told apart by the event.
+pub fn tag_key(letter: TagLetter, value: &str) -> i64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[letter.as_byte()]).update(value.as_bytes());
+    let mut first = [0; 8];
+    hasher.finalize_xof().fill(&mut first);
+    i64::from_be_bytes(first)
+}
+
 /// That an id was seen and answered OK true. It outlives the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dedupe {
@@ -104,6 +114,18 @@ pub struct Dedupe {
     pub seen_count: u64,
     /// The number of the stored event; none for a version that was stale when it came.
     pub seq: Option<Seq>,
+}
+
+impl Dedupe {
+    /// That an id came for the first time.
+    pub fn once(at: UnixMillis, seq: Option<Seq>) -> Self {
+        Self { first_seen_at: at, last_seen_at: at, seen_count: 1, seq }
+    }
+
+    /// What is remembered of a stored event that came once: its record tells all of it.
+    pub fn of(record: &Record) -> Self {
+        Self::once(record.ingested_at, Some(record.seq))
+    }
 }
 
 /// A deletion is of one author's event: nobody can delete, before or after, what is not theirs.

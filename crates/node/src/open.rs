@@ -46,16 +46,29 @@ impl Opened {
     }
 }
 
-/// Opens a store that is there: who only reads does not mean to make a directory by a slip of the pen.
-/// A database has to be made before it can be named at all.
+/// Opens a store that is there: who only reads does not mean to make one by a slip of the pen.
 pub async fn open_existing(common: &Common) -> anyhow::Result<Opened> {
-    if common.database.is_none() && !common.data.join(kukuri_store_sqlite::FILE).exists() {
+    let (exists, place, option) = match &common.database {
+        Some(url) => {
+            let place = mask_password(url);
+            let exists = PostgresStore::exists(url).await;
+            (exists.with_context(|| cannot_open_database(&place))?, place, "--database")
+        }
+        None => {
+            let exists = common.data.join(kukuri_store_sqlite::FILE).exists();
+            (exists, common.data.display().to_string(), "--data")
+        }
+    };
+    if !exists {
         bail!(
-            "there is no store in {}: check --data; `topic add`, `import` and `run` make one",
-            common.data.display()
+            "there is no store in {place}: check {option}; `topic add`, `import` and `run` make one"
         );
     }
     open(common).await
+}
+
+fn cannot_open_database(place: &str) -> String {
+    format!("cannot open the database {place}: check --database")
 }
 
 /// Opens the store, and makes it if it is not there.
@@ -102,9 +115,8 @@ async fn open_postgres(url: &str, durable: bool) -> anyhow::Result<Arc<dyn Store
     let fsync = if durable { Fsync::Required } else { Fsync::AnyForTests };
     let options =
         kukuri_store_postgres::Options { fsync, ..kukuri_store_postgres::Options::STANDARD };
-    let store = PostgresStore::open(url, options).await.with_context(|| {
-        format!("cannot open the database {}: check --database", mask_password(url))
-    })?;
+    let store = PostgresStore::open(url, options).await;
+    let store = store.with_context(|| cannot_open_database(&mask_password(url)))?;
     for warning in store.warnings() {
         eprintln!("warning: {}: {warning}", mask_password(url));
     }

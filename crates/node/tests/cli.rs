@@ -81,6 +81,7 @@ stories! {
         the_doctor_finds_nothing_beside_an_import;
     doctor:
         a_healthy_store_has_no_findings
+        who_only_reads_makes_no_store
         findings_are_lines_of_json;
     node:
         running_says_where_everything_is_and_ends_when_asked

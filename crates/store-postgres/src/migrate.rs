@@ -40,6 +40,12 @@ pub(crate) async fn lock(connection: &mut PgConnection) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether the schema was ever made here.
+pub(crate) async fn is_made(connection: &mut PgConnection) -> Result<bool, Fault> {
+    let sql = "SELECT to_regclass('cn_relay.schema_version') IS NOT NULL";
+    Ok(sqlx::query(sql).fetch_one(connection).await?.try_get(0)?)
+}
+
 /// How many changes have been applied, all of which this program must know.
 async fn version(connection: &mut PgConnection) -> Result<usize, Fault> {
     raw_sql(BOOTSTRAP).execute(&mut *connection).await?;

@@ -12,7 +12,7 @@ mod stretch;
 use std::collections::HashMap;
 
 use kukuri_core::{Seq, UnixMillis};
-use kukuri_event::{EventId, Filter, TagLetter, UnixSeconds};
+use kukuri_event::{EventId, Filter, UnixSeconds};
 use kukuri_store::{Hit, Hits, Query, merge_hits};
 use sqlx::postgres::PgConnection;
 
@@ -49,15 +49,6 @@ const ROWS_PER_HIT: usize = 16;
 /// Orders events of one second as the answer does, last first: it is greater for smaller ids.
 pub(crate) fn tie(id: EventId) -> i64 {
     !id.prefix()
-}
-
-/// Stands for a tag and its value in the index.
-pub(crate) fn tag_key(letter: TagLetter, value: &str) -> i64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&[letter.as_byte()]).update(value.as_bytes());
-    let mut first = [0; 8];
-    hasher.finalize_xof().fill(&mut first);
-    i64::from_be_bytes(first)
 }
 
 /// What is left of the rows that a query may cost.

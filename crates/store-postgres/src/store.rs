@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::check::check;
 use crate::error::Fault;
 use crate::lane::{APPLY_LIMIT, Session};
-use crate::migrate::migrate;
+use crate::migrate;
 use crate::notify::{self, Watched, publish};
 use crate::query::{Budget, Known, Moment};
 use crate::readers::Readers;
@@ -60,7 +60,7 @@ impl PostgresStore {
         let (warnings, first) = within(OPEN_LIMIT, "opening", async {
             let mut connection = server.connect(Role::Setup).await?;
             let warnings = check(&mut connection, options.fsync).await?;
-            migrate(&mut connection).await?;
+            migrate::migrate(&mut connection).await?;
             Ok((warnings, bounds::first(&mut connection).await?))
         })
         .await?;
@@ -98,6 +98,16 @@ impl PostgresStore {
         };
         store.reopen().await?;
         Ok(store)
+    }
+
+    /// Whether the database holds a store. [`PostgresStore::open`] would make one.
+    pub async fn exists(url: &str) -> Result<bool, StoreError> {
+        let server = Server::parse(url)?;
+        let made = within(OPEN_LIMIT, "opening", async {
+            let mut connection = server.connect(Role::Setup).await?;
+            migrate::is_made(&mut connection).await
+        });
+        Ok(made.await?)
     }
 
     /// What is wrong with the server and not wrong enough to refuse it.

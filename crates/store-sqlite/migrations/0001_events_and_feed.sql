@@ -7,8 +7,8 @@ CREATE TABLE feed_meta (
 ) STRICT;
 
 -- Index rows of new events are written in sorted runs: events up to `up_to_seq` are in the tables
--- event_dedupe, event_topics, topic_links, event_tags and event_authors; those after it, the tail,
--- are indexed in the memory of each process until the next run.
+-- event_ids, event_topics, topic_links, event_tags and event_authors; those after it, the tail, are
+-- indexed in the memory of each process until the next run.
 CREATE TABLE indexed (
     up_to_seq INTEGER NOT NULL
 ) STRICT;
@@ -51,6 +51,16 @@ CREATE TABLE events (
     event_json  TEXT NOT NULL
 ) STRICT;
 
+-- Ids are spread evenly, so that a run touches every page of an index of them: it has to be narrow.
+-- `id` is the first eight bytes of the event's id.
+CREATE TABLE event_ids (
+    id  INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- Ids that were seen and answered OK true. A stored event that came once needs no row: it was seen
+-- when it was taken in.
 CREATE TABLE event_dedupe (
     event_id      BLOB PRIMARY KEY,
     first_seen_at INTEGER NOT NULL,
@@ -79,13 +89,13 @@ CREATE TABLE topic_links (
     PRIMARY KEY (topic_no, link_seq)
 ) STRICT, WITHOUT ROWID;
 
--- Single-letter tags, other than `t`, of effective events.
+-- Single-letter tags, other than `t`, of effective events. `key` is a hash of letter and value; the
+-- event itself tells tags apart that share it.
 CREATE TABLE event_tags (
-    tag        INTEGER NOT NULL,
-    value      BLOB NOT NULL,
+    key        INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     seq        INTEGER NOT NULL,
-    PRIMARY KEY (tag, value, created_at DESC, seq)
+    PRIMARY KEY (key, created_at DESC, seq)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE event_authors (

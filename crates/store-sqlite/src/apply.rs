@@ -4,10 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kukuri_core::{
-    Change, Command, Decision, Dedupe, Seq, View, WriteSet, decide, follow_up, needs,
-};
-use kukuri_event::EventId;
+use kukuri_core::{Command, Decision, Seq, View, WriteSet, decide, follow_up, needs};
 use kukuri_store::StoreError;
 use rusqlite::{Transaction, TransactionBehavior};
 
@@ -85,42 +82,19 @@ fn run(desk: &mut Desk, batch: &[Command], run_events: usize) -> Result<Decision
         // Nothing to make durable: the transaction is dropped, and no page is written.
         return Ok(decision);
     }
-    let recounted = recounted(&segment, &decision.writes);
-    let run_due = segment.events().len() >= run_events
-        || touches_tail(&segment, &decision.writes)
-        || !recounted.is_empty();
+    let run_due = segment.events().len() >= run_events || touches_tail(&segment, &decision.writes);
     if run_due {
         run::write(&tx, &segment, base)?;
         segment = Arc::new(Segment::after(base));
     }
     write::write(&tx, numbers, &segment, &decision)?;
-    let records = || decision.writes.records.iter().filter_map(|change| change.after.as_ref());
-    let mut indexed = base;
-    if !recounted.is_empty() {
-        segment.extend(&tx, numbers, records(), base, decision.head())?;
-        run::write(&tx, &segment, decision.head())?;
-        write::write_dedupe(&tx, &recounted)?;
-        indexed = decision.head();
-    }
     tx.commit().or_store()?;
     if run_due {
-        tail.start_after(indexed);
+        tail.start_after(base);
     }
-    tail.current().extend(conn, numbers, records(), base, decision.head())?;
+    let records = decision.writes.records.iter().filter_map(|change| change.after.as_ref());
+    tail.current().extend(conn, numbers, records, base, decision.head())?;
     Ok(decision)
-}
-
-/// New events that came again within their batch. The tail only knows events that came once, so
-/// such a batch is indexed at once, and these rows are put right after that.
-fn recounted(segment: &Segment, writes: &WriteSet) -> Vec<Change<EventId, Dedupe>> {
-    let new = write::new_seqs(segment, writes);
-    let rows = writes.dedupe.iter().filter_map(|change| {
-        let after = change.after.filter(|row| row.seq.is_some_and(|seq| new.contains(&seq)))?;
-        let once = Dedupe { last_seen_at: after.first_seen_at, seen_count: 1, ..after };
-        let change = Change { key: change.key, before: Some(once), after: Some(after) };
-        (after != once).then_some(change)
-    });
-    rows.collect()
 }
 
 /// Under the write lock nobody can have written a run since, so the tail always fits.
@@ -151,17 +125,12 @@ fn prepare(
 
 /// Whether a batch changes index rows, other than by hiding, of events that have none yet.
 fn touches_tail(segment: &Segment, writes: &WriteSet) -> bool {
-    let relinked = writes.records.iter().any(|change| {
+    writes.records.iter().any(|change| {
         let before = change.before.as_ref().filter(|record| segment.contains(record));
         before.is_some_and(|before| {
             change.after.as_ref().is_none_or(|after| after.links != before.links)
         })
-    });
-    let counted = writes
-        .dedupe
-        .iter()
-        .any(|change| change.before.and_then(|row| row.seq).is_some_and(|seq| seq > segment.base));
-    relinked || counted
+    })
 }
 
 fn settle(desk: &mut Desk) -> Result<(), StoreError> {

@@ -1,13 +1,15 @@
 //! Loading the facts a batch is decided on.
 
-use kukuri_core::{Facts, ReadSet, Record, Seq, Usage};
+use kukuri_core::{Dedupe, Facts, ReadSet, Record, Usage};
+use kukuri_event::EventId;
 use kukuri_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::desk::TopicNumbers;
 use crate::error::OrStore;
-use crate::rows;
+use crate::page::collect;
 use crate::tail::TailAt;
+use crate::{dedupe, rows};
 
 pub(crate) fn load(
     conn: &Connection,
@@ -29,21 +31,10 @@ fn load_events(
     tail: TailAt<'_>,
     facts: &mut Facts,
 ) -> Result<(), StoreError> {
-    let sql = format!("SELECT {} FROM event_dedupe WHERE event_id = ?1", rows::DEDUPE_COLUMNS);
-    let mut select = conn.prepare_cached(&sql).or_store()?;
-    // Taken first, so that the tail is not locked while the disk is read.
-    tail.fill(&mut facts.dedupe);
     for (id, slot) in &mut facts.dedupe {
-        *slot = match slot.take() {
-            Some(dedupe) => Some(dedupe),
-            None => select
-                .query_row([&id.as_bytes()[..]], |row| rows::dedupe(row, 0))
-                .optional()
-                .or_store()?,
-        };
-        if let Some(seq) = slot.and_then(|dedupe| dedupe.seq) {
-            facts.records.insert(*id, load_record(conn, numbers, seq)?);
-        }
+        let record = load_record(conn, numbers, tail, id)?;
+        *slot = dedupe::load(conn, id)?.or_else(|| record.as_ref().map(Dedupe::of));
+        facts.records.insert(*id, record);
     }
     Ok(())
 }
@@ -51,12 +42,33 @@ fn load_events(
 fn load_record(
     conn: &Connection,
     numbers: &mut TopicNumbers,
-    seq: Seq,
+    tail: TailAt<'_>,
+    id: &EventId,
 ) -> Result<Option<Record>, StoreError> {
-    let sql = format!("SELECT {} FROM events WHERE seq = ?1", rows::RECORD_COLUMNS);
-    let mut select = conn.prepare_cached(&sql).or_store()?;
-    let mut found = select.query([seq.0]).or_store()?;
-    found.next().or_store()?.map(|row| rows::record(conn, numbers, row)).transpose()
+    for seq in seqs(conn, tail, id)? {
+        let sql = format!("SELECT {} FROM events WHERE seq = ?1", rows::RECORD_COLUMNS);
+        let mut select = conn.prepare_cached(&sql).or_store()?;
+        let mut found = select.query([seq]).or_store()?;
+        let record = found.next().or_store()?.map(|row| rows::record(conn, numbers, row));
+        if let Some(record) = record.transpose()?.filter(|record| record.event().id() == *id) {
+            return Ok(Some(record));
+        }
+    }
+    Ok(None)
+}
+
+/// The numbers of the stored events that may have this id: mostly none or one.
+pub(crate) fn seqs(
+    conn: &Connection,
+    tail: TailAt<'_>,
+    id: &EventId,
+) -> Result<Vec<i64>, StoreError> {
+    match tail.seq_of(id) {
+        Some(seq) => Ok(vec![seq]),
+        None => collect(conn, "SELECT seq FROM event_ids WHERE id = ?1", [id.prefix()], |row| {
+            row.get(0).or_store()
+        }),
+    }
 }
 
 fn load_tombstones(conn: &Connection, facts: &mut Facts) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! The rows by which events are found: derived from what an event was before a batch and is after.
 
-use kukuri_core::{Change, Record};
+use kukuri_core::{Change, Record, tag_key};
 use kukuri_event::EventId;
 use kukuri_store::StoreError;
 use rusqlite::{Connection, params};
@@ -10,13 +10,14 @@ use crate::error::OrStore;
 use crate::tail::Segment;
 use crate::write::one;
 
+pub(crate) const INSERT_ID: &str = "INSERT INTO event_ids (id, seq) VALUES (?1, ?2)";
 pub(crate) const INSERT_TOPIC: &str =
     "INSERT INTO event_topics (topic_no, created_at, event_id, seq, kind, author, expires_at)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 pub(crate) const INSERT_LINK: &str =
     "INSERT INTO topic_links (topic_no, link_seq, seq) VALUES (?1, ?2, ?3)";
 pub(crate) const INSERT_TAG: &str =
-    "INSERT INTO event_tags (tag, value, created_at, seq) VALUES (?1, ?2, ?3, ?4)";
+    "INSERT INTO event_tags (key, created_at, seq) VALUES (?1, ?2, ?3)";
 pub(crate) const INSERT_AUTHOR: &str =
     "INSERT INTO event_authors (author, created_at, seq, kind) VALUES (?1, ?2, ?3, ?4)";
 
@@ -29,9 +30,10 @@ pub(crate) struct IndexChanges {
 
 #[derive(Default)]
 struct IndexRows {
+    ids: Vec<(i64, i64)>,
     topics: Vec<TopicRow>,
     links: Vec<(i64, i64, i64)>,
-    tags: Vec<(u8, Vec<u8>, std::cmp::Reverse<i64>, i64)>,
+    tags: Vec<(i64, std::cmp::Reverse<i64>, i64)>,
     authors: Vec<(i64, std::cmp::Reverse<i64>, i64, u16)>,
     expirations: Vec<(i64, i64)>,
 }
@@ -92,6 +94,9 @@ impl IndexRows {
         let event = record.event();
         let expires_at = record.expires_at().map(|end| end.0);
         let created_at = std::cmp::Reverse(event.created_at().0);
+        if other.is_none() {
+            self.ids.push((event.id().prefix(), record.seq.0));
+        }
         for link in &record.links {
             let stays = other.is_some_and(|other| other.links.contains(link));
             let topic_no = numbers.assign(conn, &link.topic)?;
@@ -113,9 +118,7 @@ impl IndexRows {
         if record.is_effective() && !seen {
             let tags = record.indexed_tags().into_iter();
             self.tags.extend(
-                tags.map(|(letter, value)| {
-                    (letter.as_byte(), pack(value), created_at, record.seq.0)
-                }),
+                tags.map(|(letter, value)| (tag_key(letter, value), created_at, record.seq.0)),
             );
             self.authors.push((event.pubkey().prefix(), created_at, record.seq.0, event.kind().0));
         }
@@ -129,14 +132,21 @@ impl IndexRows {
     }
 
     fn sort(&mut self) {
+        self.ids.sort_unstable();
         self.topics.sort_unstable();
         self.links.sort_unstable();
         self.tags.sort_unstable();
+        // Two tags of one event may share a key.
+        self.tags.dedup();
         self.authors.sort_unstable();
         self.expirations.sort_unstable();
     }
 
     fn insert(&self, conn: &Connection) -> Result<(), StoreError> {
+        let mut ids = conn.prepare_cached(INSERT_ID).or_store()?;
+        for (id, seq) in &self.ids {
+            one(&mut ids, params![id, seq])?;
+        }
         let mut topics = conn.prepare_cached(INSERT_TOPIC).or_store()?;
         for row in &self.topics {
             let id = &row.event_id.as_bytes()[..];
@@ -158,8 +168,8 @@ impl IndexRows {
             one(&mut links, params![topic_no, link_seq, seq])?;
         }
         let mut tags = conn.prepare_cached(INSERT_TAG).or_store()?;
-        for (tag, value, created_at, seq) in &self.tags {
-            one(&mut tags, params![tag, value, created_at.0, seq])?;
+        for (key, created_at, seq) in &self.tags {
+            one(&mut tags, params![key, created_at.0, seq])?;
         }
         let mut authors = conn.prepare_cached(INSERT_AUTHOR).or_store()?;
         for (author, created_at, seq, kind) in &self.authors {
@@ -175,6 +185,11 @@ impl IndexRows {
     }
 
     fn delete(&self, conn: &Connection) -> Result<(), StoreError> {
+        let mut ids =
+            conn.prepare_cached("DELETE FROM event_ids WHERE id = ?1 AND seq = ?2").or_store()?;
+        for (id, seq) in &self.ids {
+            one(&mut ids, params![id, seq])?;
+        }
         let mut topics = conn.prepare_cached(
             "DELETE FROM event_topics WHERE topic_no = ?1 AND created_at = ?2 AND event_id = ?3",
         ).or_store()?;
@@ -190,11 +205,13 @@ impl IndexRows {
         for (topic_no, link_seq, _) in &self.links {
             one(&mut links, params![topic_no, link_seq])?;
         }
-        let mut tags = conn.prepare_cached(
-            "DELETE FROM event_tags WHERE tag = ?1 AND value = ?2 AND created_at = ?3 AND seq = ?4",
-        ).or_store()?;
-        for (tag, value, created_at, seq) in &self.tags {
-            one(&mut tags, params![tag, value, created_at.0, seq])?;
+        let mut tags = conn
+            .prepare_cached(
+                "DELETE FROM event_tags WHERE key = ?1 AND created_at = ?2 AND seq = ?3",
+            )
+            .or_store()?;
+        for (key, created_at, seq) in &self.tags {
+            one(&mut tags, params![key, created_at.0, seq])?;
         }
         let mut authors = conn
             .prepare_cached(
@@ -211,14 +228,5 @@ impl IndexRows {
             one(&mut expirations, params![expires_at, seq])?;
         }
         Ok(())
-    }
-}
-
-/// The bytes of a tag value in the index. Most values are ids and keys in hex: half the bytes say
-/// the same. The first byte tells the two forms apart.
-pub(crate) fn pack(value: &str) -> Vec<u8> {
-    match EventId::parse(value) {
-        Ok(id) => [&[1], &id.as_bytes()[..]].concat(),
-        Err(_) => [&[0], value.as_bytes()].concat(),
     }
 }

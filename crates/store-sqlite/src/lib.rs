@@ -5,6 +5,7 @@
 
 mod apply;
 mod connection;
+mod dedupe;
 mod desk;
 mod error;
 mod facts;

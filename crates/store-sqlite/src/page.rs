@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use kukuri_core::{Dedupe, Record, Seq, TombstoneKey, TopicId, VersionKey};
+use kukuri_core::{Record, Seq, TombstoneKey, TopicId, VersionKey};
 use kukuri_event::{EventId, Kind, UnixSeconds};
 use kukuri_store::{Entry, Place, StoreError};
 use rusqlite::types::Value;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, Params, Row, params};
 use crate::desk::{Desk, Snapshot, TopicNumbers};
 use crate::error::{OrStore, corrupt};
 use crate::tail::TailAt;
-use crate::{facts, feed, rows};
+use crate::{dedupe, facts, feed, rows};
 
 pub(crate) fn page(
     desk: &mut Desk,
@@ -27,12 +27,8 @@ pub(crate) fn page(
             Ok(records.into_iter().map(Entry::Record).collect())
         }
         Place::Dedupe(after) => {
-            let mut entries = dedupe(&tx, after.as_ref(), max)?;
-            let new = tail.collect(|event| vec![(event.id, event.dedupe)]);
-            entries.extend(new.into_iter().filter(|(id, _)| after.is_none_or(|after| *id > after)));
-            entries.sort_unstable_by_key(|(id, _)| *id);
-            entries.truncate(entries_max);
-            Ok(entries.into_iter().map(|(id, row)| Entry::Dedupe(id, row)).collect())
+            let rows = dedupe::walk(&tx, tail, after.as_ref(), max)?;
+            Ok(rows.into_iter().take(entries_max).map(|(id, row)| Entry::Dedupe(id, row)).collect())
         }
         Place::Versions(after) => versions(&tx, after.as_ref(), max),
         Place::Tombstones(after) => tombstones(&tx, after.as_ref(), max),
@@ -71,21 +67,6 @@ fn records(
     let sql =
         format!("SELECT {} FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2", rows::RECORD_COLUMNS);
     collect(conn, &sql, params![after.0, max], |row| rows::record(conn, numbers, row))
-}
-
-fn dedupe(
-    conn: &Connection,
-    after: Option<&EventId>,
-    max: i64,
-) -> Result<Vec<(EventId, Dedupe)>, StoreError> {
-    let sql = format!(
-        "SELECT event_id, {} FROM event_dedupe WHERE event_id > ?1 ORDER BY event_id LIMIT ?2",
-        rows::DEDUPE_COLUMNS
-    );
-    let after = after.map_or(&[][..], |id| &id.as_bytes()[..]);
-    collect(conn, &sql, params![after, max], |row| {
-        Ok((rows::event_id(row, 0)?, rows::dedupe(row, 1).or_store()?))
-    })
 }
 
 fn versions(
@@ -164,7 +145,7 @@ pub(crate) fn linked(
         Ok((row.get::<_, i64>(0).or_store()?, rows::event_id(row, 1)?))
     })?;
     let tail = TailAt { segment: &segment, head: bounds.head };
-    links.extend(tail.collect(|event| {
+    links.extend(tail.collect(|_, event| {
         let ours = event.links.iter().filter(|(no, _)| *no == topic_no);
         ours.map(|(_, link_seq)| (*link_seq, event.id)).collect()
     }));

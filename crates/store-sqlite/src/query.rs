@@ -72,11 +72,10 @@ fn answer(
             filter,
             now: scene.now,
             topics: filter.topics().map(|_| &topics.numbers[..]),
-            proven: plan.proven(),
         };
         let result = match plan {
             Plan::Ids(ids) => scan::ids(&check, ids, &mut part),
-            Plan::Ordered { streams, .. } => scan::ordered(&check, streams, limit, &mut part),
+            Plan::Ordered(streams) => scan::ordered(&check, streams, limit, &mut part),
         };
         budget.rows_left -= share - part.rows_left;
         if let Some(mut hits) = result? {

@@ -24,7 +24,7 @@ pub(crate) fn write(conn: &Connection, segment: &Segment, head: Seq) -> Result<(
     .into_iter()
     .collect();
     let visible = |seq: &i64| !hidden.contains(seq);
-    write_dedupe(conn, &events)?;
+    write_ids(conn, &events)?;
     write_topics(conn, &events, visible)?;
     write_links(conn, &events)?;
     write_tags(conn, &events, visible)?;
@@ -33,18 +33,12 @@ pub(crate) fn write(conn: &Connection, segment: &Segment, head: Seq) -> Result<(
     one(&mut update, [head.0])
 }
 
-fn write_dedupe(conn: &Connection, events: &TailEvents) -> Result<(), StoreError> {
-    let mut insert = conn
-        .prepare_cached(
-            "INSERT INTO event_dedupe (event_id, first_seen_at, last_seen_at, seen_count, seq)
-             VALUES (?1, ?2, ?2, 1, ?3)",
-        )
-        .or_store()?;
-    let mut ids: Vec<_> = events.ids.iter().collect();
+fn write_ids(conn: &Connection, events: &TailEvents) -> Result<(), StoreError> {
+    let mut insert = conn.prepare_cached(crate::indexes::INSERT_ID).or_store()?;
+    let mut ids: Vec<_> = events.ids.iter().map(|(id, seq)| (id.prefix(), seq)).collect();
     ids.sort_unstable();
     for (id, seq) in ids {
-        let first_seen_at = events.by_seq[seq].dedupe.first_seen_at.0;
-        one(&mut insert, params![&id.as_bytes()[..], first_seen_at, seq])?;
+        one(&mut insert, params![id, seq])?;
     }
     Ok(())
 }
@@ -84,9 +78,9 @@ fn write_tags(
     visible: impl Fn(&i64) -> bool,
 ) -> Result<(), StoreError> {
     let mut insert = conn.prepare_cached(crate::indexes::INSERT_TAG).or_store()?;
-    for (tag, value, (created_at, seq)) in &events.tags {
+    for (key, (created_at, seq)) in &events.tags {
         if visible(seq) {
-            one(&mut insert, params![tag, value, created_at.0, seq])?;
+            one(&mut insert, params![key, created_at.0, seq])?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use kukuri_core::{Dedupe, Record, Seq};
+use kukuri_core::{Record, Seq, UnixMillis, tag_key};
 use kukuri_event::EventId;
 use kukuri_store::StoreError;
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use crate::desk::TopicNumbers;
 use crate::error::OrStore;
 use crate::page::collect;
-use crate::{indexes, rows};
+use crate::rows;
 
 /// A place in an index of the tail: newest first, then by number.
 pub(crate) type Newest = (Reverse<i64>, i64);
@@ -41,7 +41,7 @@ pub(crate) struct TailEvents {
     pub ids: HashMap<EventId, i64>,
     /// By topic number, by tag and by author, in the order of the tables.
     pub topics: BTreeSet<(i64, Newest)>,
-    pub tags: BTreeSet<(u8, Vec<u8>, Newest)>,
+    pub tags: BTreeSet<(i64, Newest)>,
     pub authors: BTreeSet<(i64, Newest)>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct TailEvent {
     pub kind: u16,
     pub author: i64,
     pub expires_at: Option<i64>,
-    pub dedupe: Dedupe,
+    pub ingested_at: UnixMillis,
     /// Topic number and the row that made the link.
     pub links: Vec<(i64, i64)>,
 }
@@ -194,32 +194,20 @@ impl TailEvents {
             links.push((topic_no, link.seq.0));
         }
         for (letter, value) in record.indexed_tags() {
-            self.tags.insert((letter.as_byte(), indexes::pack(value), place));
+            self.tags.insert((tag_key(letter, value), place));
         }
         self.authors.insert((event.pubkey().prefix(), place));
         self.ids.insert(event.id(), record.seq.0);
-        let at = record.ingested_at;
         let entry = TailEvent {
             id: event.id(),
             kind: event.kind().0,
             author: event.pubkey().prefix(),
             expires_at: record.expires_at().map(|end| end.0),
-            dedupe: Dedupe {
-                first_seen_at: at,
-                last_seen_at: at,
-                seen_count: 1,
-                seq: Some(record.seq),
-            },
+            ingested_at: record.ingested_at,
             links,
         };
         self.by_seq.insert(record.seq.0, entry);
         Ok(())
-    }
-
-    /// What dedupe says of an event in the tail: it was seen once, when it was taken in. Anything
-    /// else that happens to it is written after a run.
-    fn dedupe(&self, id: &EventId) -> Option<Dedupe> {
-        self.by_seq.get(self.ids.get(id)?).map(|event| event.dedupe)
     }
 }
 
@@ -232,22 +220,15 @@ pub(crate) struct TailAt<'a> {
 }
 
 impl TailAt<'_> {
-    /// Fills in what dedupe says of those ids that are in the tail.
-    pub(crate) fn fill(&self, rows: &mut BTreeMap<EventId, Option<Dedupe>>) {
-        let events = self.segment.events();
-        for (id, row) in rows {
-            *row = events.dedupe(id).filter(|dedupe| dedupe.seq <= Some(self.head));
-        }
-    }
-
     /// The number of the event with this id.
     pub(crate) fn seq_of(&self, id: &EventId) -> Option<i64> {
         self.segment.events().ids.get(id).copied().filter(|seq| *seq <= self.head.0)
     }
 
     /// What is collected from each event of the tail.
-    pub(crate) fn collect<T>(&self, of: impl Fn(&TailEvent) -> Vec<T>) -> Vec<T> {
+    pub(crate) fn collect<T>(&self, of: impl Fn(Seq, &TailEvent) -> Vec<T>) -> Vec<T> {
         let events = self.segment.events();
-        events.by_seq.range(..=self.head.0).flat_map(|(_, event)| of(event)).collect()
+        let held = events.by_seq.range(..=self.head.0);
+        held.flat_map(|(seq, event)| of(Seq(*seq), event)).collect()
     }
 }

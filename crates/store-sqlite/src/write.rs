@@ -1,11 +1,9 @@
 //! Writing what was decided: the net changes and the feed rows, each table in its own key order,
 //! because neighbours share pages.
 
-use std::collections::HashSet;
-
 use kukuri_core::{
-    Change, Decision, Dedupe, NodeTopic, Record, Seq, Tombstone, TombstoneKey, TopicId, Usage,
-    Version, VersionKey, WriteSet,
+    Change, Decision, NodeTopic, Record, Tombstone, TombstoneKey, TopicId, Usage, Version,
+    VersionKey,
 };
 use kukuri_event::EventId;
 use kukuri_store::StoreError;
@@ -13,9 +11,9 @@ use rusqlite::{CachedStatement, Connection, params};
 
 use crate::desk::TopicNumbers;
 use crate::error::{OrStore, corrupt};
-use crate::feed;
 use crate::indexes::IndexChanges;
 use crate::tail::Segment;
+use crate::{dedupe, feed};
 
 pub(crate) fn write(
     conn: &Connection,
@@ -30,7 +28,7 @@ pub(crate) fn write(
     }
     write_records(conn, numbers, &writes.records)?;
     indexes.write(conn)?;
-    write_dedupe(conn, &settled_dedupe(segment, writes))?;
+    dedupe::write(conn, writes)?;
     write_versions(conn, &writes.versions)?;
     write_tombstones(conn, &writes.tombstones)?;
     write_topics(conn, &writes.topics)?;
@@ -98,54 +96,6 @@ fn write_records(
             }
             (None, None) => {}
         }
-    }
-    Ok(())
-}
-
-/// The numbers of the new events that a batch stores; they are in the tail.
-pub(crate) fn new_seqs(segment: &Segment, writes: &WriteSet) -> HashSet<Seq> {
-    let stored = writes.records.iter().filter_map(|change| change.after.as_ref());
-    stored.map(|record| record.seq).filter(|seq| *seq > segment.base).collect()
-}
-
-/// Dedupe rows without those of stored new events, which the next run writes. A new event that was
-/// purged within its batch is remembered here.
-fn settled_dedupe(segment: &Segment, writes: &WriteSet) -> Vec<Change<EventId, Dedupe>> {
-    let new = new_seqs(segment, writes);
-    let settled = writes.dedupe.iter().map(|change| {
-        let in_tail = |row: &Dedupe| row.seq.is_some_and(|seq| new.contains(&seq));
-        Change { after: change.after.filter(|row| !in_tail(row)), ..change.clone() }
-    });
-    settled.filter(|change| change.before != change.after).collect()
-}
-
-pub(crate) fn write_dedupe(
-    conn: &Connection,
-    changes: &[Change<EventId, Dedupe>],
-) -> Result<(), StoreError> {
-    let mut insert = conn
-        .prepare_cached(
-            "INSERT INTO event_dedupe (event_id, first_seen_at, last_seen_at, seen_count, seq)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
-        )
-        .or_store()?;
-    let mut update = conn
-        .prepare_cached(
-            "UPDATE event_dedupe SET first_seen_at = ?2, last_seen_at = ?3, seen_count = ?4, seq = ?5
-             WHERE event_id = ?1",
-        )
-        .or_store()?;
-    let mut delete =
-        conn.prepare_cached("DELETE FROM event_dedupe WHERE event_id = ?1").or_store()?;
-    for Change { key, before, after } in changes {
-        let id = &key.as_bytes()[..];
-        let Some(row) = after else {
-            one(&mut delete, [id])?;
-            continue;
-        };
-        let statement = if before.is_some() { &mut update } else { &mut insert };
-        let (seen_count, seq) = (count(row.seen_count), row.seq.map(|seq| seq.0));
-        one(statement, params![id, row.first_seen_at.0, row.last_seen_at.0, seen_count, seq])?;
     }
     Ok(())
 }
@@ -274,6 +224,6 @@ fn write_usage(
     Ok(())
 }
 
-fn count(number: u64) -> i64 {
+pub(crate) fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -116,8 +116,7 @@ fn store(step: &mut Step, admitted: &Admitted, handled: &[TopicId], cause: Cause
 
 fn remember(step: &mut Step, admitted: &Admitted, record: Option<&Record>, at: UnixMillis) {
     let seq = record.map(|record| record.seq);
-    let row = Dedupe { first_seen_at: at, last_seen_at: at, seen_count: 1, seq };
-    step.view.dedupe.set(&admitted.event().id(), Some(row));
+    step.view.dedupe.set(&admitted.event().id(), Some(Dedupe::once(at, seq)));
 }
 
 /// Not stored and not remembered: the tombstone or the key says all there is to know.

@@ -241,20 +241,17 @@ impl Pipeline<'_> {
                 self.say(&format!("{cause:#}: waiting for it, at most {patience:?}"));
                 told = Some(error.clone());
             }
+            let again: Vec<Act> = failed.iter().map(|nth| acts[*nth].clone()).collect();
             tokio::select! {
-                () = tokio::time::sleep(RETRY_PAUSE) => {}
+                fresh = send_again(self.lane, again) => {
+                    failed.into_iter().zip(fresh).for_each(|(nth, answer)| answers[nth] = answer);
+                }
                 _ = self.interrupts.next() => {
                     self.patience = Duration::ZERO;
                     flow.give_up();
                     return;
                 }
             }
-            let again: Vec<Act> = failed.iter().map(|nth| acts[*nth].clone()).collect();
-            let fresh = match self.lane.submit_all(again).await {
-                Ok(tickets) => tickets.await,
-                Err(error) => vec![Err(error); failed.len()],
-            };
-            failed.into_iter().zip(fresh).for_each(|(nth, answer)| answers[nth] = answer);
         }
         self.patience = Duration::ZERO;
     }
@@ -276,6 +273,15 @@ impl Flow {
         if !matches!(self.ending, Some(Ending::Failed(_))) {
             self.ending = Some(Ending::Interrupted);
         }
+    }
+}
+
+async fn send_again(lane: &Lane, acts: Vec<Act>) -> Vec<Answer> {
+    tokio::time::sleep(RETRY_PAUSE).await;
+    let count = acts.len();
+    match lane.submit_all(acts).await {
+        Ok(tickets) => tickets.await,
+        Err(error) => vec![Err(error); count],
     }
 }
 

@@ -17,9 +17,7 @@ pub fn a_healthy_store_has_no_findings(site: &Site) {
     site.run(&["doctor", "--all", "--json"]).ok();
 }
 
-#[test]
-fn who_only_reads_makes_no_store() {
-    let site = Site::sqlite();
+pub fn who_only_reads_makes_no_store(site: &Site) {
     for command in ["doctor", "export", "feed"] {
         site.run(&[command]).code(1).says("there is no store in").says("check --data");
     }

@@ -17,6 +17,7 @@ fn an_import_with_patience_outlives_its_server() {
     let mut cluster = Cluster::start(Durability::Fast).unwrap();
     let site = Site::postgres(&cluster.create_database());
     let lines = notes(900);
+    site.topics();
     let follower = site.spawn(&["feed", "--follow"]);
     let mut import = site.spawn(&["import", "-", "--patience", "300", "--report", "-"]);
     let mut stdin = import.stdin().unwrap();
@@ -39,6 +40,28 @@ fn an_import_with_patience_outlives_its_server() {
         assert!(row.starts_with(&format!("{{\"seq\":{seq},")), "{row}");
     }
     site.run(&["doctor", "--all"]).ok();
+}
+
+#[test]
+fn an_import_that_waits_can_be_interrupted_with_all_lines_read() {
+    let mut cluster = Cluster::start(Durability::Fast).unwrap();
+    let site = Site::postgres(&cluster.create_database());
+    let lines = notes(600);
+    let mut import = site.spawn(&["import", "-", "--patience", "300", "--report", "-"]);
+    let mut stdin = import.stdin().unwrap();
+    lines[..256].iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
+    for _ in 0..256 {
+        assert!(import.line(LIMIT).unwrap().contains("\"ok\":true"));
+    }
+    cluster.stop_fast().unwrap();
+    lines[256..].iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
+    drop(stdin);
+    says(&import, ": waiting for it");
+    import.interrupt().unwrap();
+    assert_eq!(import.wait(LIMIT).unwrap().code(), Some(130), "{}", import.stderr());
+    assert!(import.stderr().contains("interrupted after line 256"), "{}", import.stderr());
+    cluster.start_again().unwrap();
+    site.import(&lines).ok().says("duplicate                   256");
 }
 
 #[test]

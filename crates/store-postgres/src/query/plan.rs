@@ -1,11 +1,11 @@
 //! Which index a filter is driven along.
 
-use kukuri_core::{TAG_VALUE_INDEXED_BYTES_MAX, TopicId};
+use kukuri_core::{TAG_VALUE_INDEXED_BYTES_MAX, TopicId, tag_key};
 use kukuri_event::{EventId, TagLetter};
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
-use super::{Wanted, tag_key};
+use super::Wanted;
 use crate::error::Fault;
 use crate::numbers::TopicNumbers;
 use crate::packed::tag_value;

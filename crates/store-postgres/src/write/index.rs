@@ -1,13 +1,13 @@
 //! The rows by which events are found: links, tags, expirations. Those of effective events are for
 //! queries; a hidden event keeps its links in a table of their own.
 
-use kukuri_core::{Link, Record};
+use kukuri_core::{Link, Record, tag_key};
 use kukuri_event::{TagLetter, UnixSeconds};
 
 use super::{Bulk, Columns};
 use crate::numbers::BatchNumbers;
 use crate::packed::tag_value;
-use crate::query::{tag_key, tie};
+use crate::query::tie;
 
 /// Rows of a topic go in together, so that its indexes are entered page by page.
 const INSERT_LINKS: &str = "INSERT INTO event_topics (topic_no, created_at, tie, author, seq,

@@ -1,9 +1,10 @@
 //! Testing what an index gave against the whole filter.
 
 use kukuri_core::Seq;
-use kukuri_event::{Event, EventId, Filter, Kind, TagLetter, UnixSeconds, tags_match};
+use kukuri_event::{Event, EventId, Filter, Kind, UnixSeconds, tags_match};
 use kukuri_store::{Hit, StoreError};
 use rusqlite::Connection;
+use rusqlite::types::ValueRef;
 
 use crate::desk::TopicNumbers;
 use crate::error::{OrStore, corrupt};
@@ -26,8 +27,6 @@ pub(super) struct Check<'a> {
     pub now: UnixSeconds,
     /// The topics asked for, as numbers; `None` asks for any.
     pub topics: Option<&'a [i64]>,
-    /// The tag condition that the index itself answers for.
-    pub proven: Option<TagLetter>,
 }
 
 /// What an index row says of its event, as far as the filter asks.
@@ -56,7 +55,7 @@ impl Check<'_> {
             return Ok(None);
         }
         match &row.topic {
-            Some(cover) if authors.is_none() && self.open_tags().next().is_none() => {
+            Some(cover) if authors.is_none() && !self.asks_for_tags() => {
                 let alive = cover.expires_at.is_none_or(|end| end > self.now.0);
                 let created_at = UnixSeconds(row.created_at);
                 Ok(alive.then_some(Hit { event: Seq(row.seq), created_at, id: cover.event_id }))
@@ -67,9 +66,13 @@ impl Check<'_> {
 
     /// The hit, if the stored event with this number matches.
     pub fn event(&self, seq: i64) -> Result<Option<Hit>, StoreError> {
-        let sql = "SELECT event_id, pubkey, kind, created_at, expires_at, links FROM events
-                   WHERE seq = ?1 AND state = 1";
-        let mut select = self.conn.prepare_cached(sql).or_store()?;
+        // SQLite lends a BLOB from its page; of a text it would make a copy first.
+        let body = if self.asks_for_tags() { "CAST(event_json AS BLOB)" } else { "NULL" };
+        let sql = format!(
+            "SELECT event_id, pubkey, kind, created_at, expires_at, links, {body}
+                           FROM events WHERE seq = ?1 AND state = 1"
+        );
+        let mut select = self.conn.prepare_cached(&sql).or_store()?;
         let mut found = select.query([seq]).or_store()?;
         let Some(row) = found.next().or_store()? else { return Ok(None) };
         let expires_at: Option<i64> = row.get(4).or_store()?;
@@ -80,7 +83,7 @@ impl Check<'_> {
         let matched = expires_at.is_none_or(|end| end > self.now.0)
             && self.filter.admits(id, pubkey, kind, created_at)
             && self.linked(links)?
-            && self.tagged(seq)?;
+            && self.tagged(row.get_ref(6).or_store()?)?;
         Ok(matched.then_some(Hit { event: Seq(seq), created_at, id }))
     }
 
@@ -94,20 +97,17 @@ impl Check<'_> {
         Ok(false)
     }
 
-    /// Tag conditions that neither the index nor the links answer for: only the event can.
-    fn open_tags(&self) -> impl Iterator<Item = TagLetter> {
-        self.filter.other_tags().map(|(letter, _)| letter).filter(|l| Some(*l) != self.proven)
+    /// Whether there are tag conditions other than of topics. No index proves them: only the event
+    /// can.
+    fn asks_for_tags(&self) -> bool {
+        self.filter.other_tags().next().is_some()
     }
 
-    fn tagged(&self, seq: i64) -> Result<bool, StoreError> {
-        if self.open_tags().next().is_none() {
+    fn tagged(&self, body: ValueRef<'_>) -> Result<bool, StoreError> {
+        if !self.asks_for_tags() {
             return Ok(true);
         }
-        let mut select =
-            self.conn.prepare_cached("SELECT event_json FROM events WHERE seq = ?1").or_store()?;
-        let mut found = select.query([seq]).or_store()?;
-        let Some(row) = found.next().or_store()? else { return Ok(false) };
-        let json = row.get_ref(0).or_store()?.as_str().map_err(corrupt)?;
+        let json = std::str::from_utf8(body.as_blob().map_err(corrupt)?).map_err(corrupt)?;
         let event = Event::parse(json).map_err(|e| corrupt(format!("a broken event ({e})")))?;
         Ok(tags_match(self.filter, &event))
     }

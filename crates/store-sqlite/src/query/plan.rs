@@ -1,13 +1,12 @@
 //! Which index to read for a filter.
 
-use kukuri_core::{TAG_VALUE_INDEXED_BYTES_MAX, TopicId};
-use kukuri_event::{EventId, Filter, TagLetter};
+use kukuri_core::{TAG_VALUE_INDEXED_BYTES_MAX, TopicId, tag_key};
+use kukuri_event::{EventId, Filter};
 use kukuri_store::StoreError;
 
 use super::check::Scene;
 use crate::error::OrStore;
 use crate::facts;
-use crate::indexes::pack;
 use crate::page::collect;
 
 /// With more authors than this, reading their topics is the better start.
@@ -17,27 +16,14 @@ const SMALL_TOPIC_EVENTS: u64 = 1000;
 
 pub(super) enum Plan {
     Ids(Vec<EventId>),
-    /// Streams that each give events newest first. All events of tag streams have the tag.
-    Ordered {
-        streams: Vec<Stream>,
-        proven: Option<TagLetter>,
-    },
-}
-
-impl Plan {
-    /// The tag condition that every event of the plan meets.
-    pub fn proven(&self) -> Option<TagLetter> {
-        match self {
-            Self::Ids(_) => None,
-            Self::Ordered { proven, .. } => *proven,
-        }
-    }
+    /// Streams that each give events newest first.
+    Ordered(Vec<Stream>),
 }
 
 /// One range of one index, newest first.
 pub(super) enum Stream {
     Topic(i64),
-    Tag(u8, Vec<u8>),
+    Tag(i64),
     Author(i64),
 }
 
@@ -71,10 +57,9 @@ pub(super) fn plans(filter: &Filter, topics: &Topics) -> Vec<Plan> {
     if let Some(ids) = &filter.ids {
         return vec![Plan::Ids(ids.iter().copied().collect())];
     }
-    let ordered = |streams| Plan::Ordered { streams, proven: None };
-    let by_topic = ordered(topics.numbers.iter().copied().map(Stream::Topic).collect());
+    let by_topic = Plan::Ordered(topics.numbers.iter().copied().map(Stream::Topic).collect());
     let by_author = filter.authors.as_ref().map(|authors| {
-        ordered(authors.iter().map(|author| Stream::Author(author.prefix())).collect())
+        Plan::Ordered(authors.iter().map(|author| Stream::Author(author.prefix())).collect())
     });
     let few = filter.authors.as_ref().is_some_and(|authors| authors.len() <= AUTHORS_MAX);
     let mut plans: Vec<Plan> = by_tag(filter).into_iter().collect();
@@ -94,6 +79,6 @@ fn by_tag(filter: &Filter) -> Option<Plan> {
         values.iter().all(|value| value.len() <= TAG_VALUE_INDEXED_BYTES_MAX)
     });
     let (letter, values) = indexed.min_by_key(|(_, values)| values.len())?;
-    let streams = values.iter().map(|value| Stream::Tag(letter.as_byte(), pack(value)));
-    Some(Plan::Ordered { streams: streams.collect(), proven: Some(letter) })
+    let streams = values.iter().map(|value| Stream::Tag(tag_key(letter, value)));
+    Some(Plan::Ordered(streams.collect()))
 }

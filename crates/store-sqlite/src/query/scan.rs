@@ -5,37 +5,26 @@ use std::collections::{BinaryHeap, HashSet};
 
 use kukuri_event::{EventId, Filter};
 use kukuri_store::{Hit, StoreError};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Rows, params};
+use rusqlite::{CachedStatement, Connection, Row, Rows, params};
 
 use super::check::{Candidate, Check, TopicCover};
 use super::plan::Stream;
 use super::tail_cursor::TailCursor;
 use super::{Budget, Spent};
 use crate::error::OrStore;
-use crate::rows;
+use crate::{facts, rows};
 
 /// `None` when the budget is spent.
 type Scanned = Result<Option<Vec<Hit>>, StoreError>;
 
 pub(super) fn ids(check: &Check<'_>, ids: &[EventId], budget: &mut Budget) -> Scanned {
     let mut hits = Vec::new();
-    let conn = check.conn;
-    let mut select =
-        conn.prepare_cached("SELECT seq FROM event_dedupe WHERE event_id = ?1").or_store()?;
     for id in ids {
         if let Err(Spent) = budget.spend(1) {
             return Ok(None);
         }
-        let seq: Option<i64> = match check.tail.seq_of(id) {
-            Some(seq) => Some(seq),
-            None => select
-                .query_row([&id.as_bytes()[..]], |row| row.get(0))
-                .optional()
-                .or_store()?
-                .flatten(),
-        };
-        if let Some(seq) = seq {
-            hits.extend(check.event(seq)?);
+        for seq in facts::seqs(check.conn, check.tail, id)? {
+            hits.extend(check.event(seq)?.filter(|hit| hit.id == *id));
         }
     }
     Ok(Some(hits))
@@ -109,7 +98,7 @@ fn prepare<'c>(conn: &'c Connection, stream: &Stream) -> Result<CachedStatement<
         }
         Stream::Tag(..) => {
             "SELECT created_at, seq FROM event_tags
-             WHERE created_at BETWEEN ?1 AND ?2 AND tag = ?3 AND value = ?4 ORDER BY created_at DESC"
+             WHERE created_at BETWEEN ?1 AND ?2 AND key = ?3 ORDER BY created_at DESC"
         }
         Stream::Author(_) => {
             "SELECT created_at, seq, kind FROM event_authors
@@ -126,13 +115,8 @@ fn open<'s>(
 ) -> Result<Rows<'s>, StoreError> {
     let since = filter.since.map_or(i64::MIN, |since| since.0);
     let until = filter.until.map_or(i64::MAX, |until| until.0);
-    match stream {
-        Stream::Topic(number) | Stream::Author(number) => {
-            statement.query(params![since, until, number])
-        }
-        Stream::Tag(tag, value) => statement.query(params![since, until, tag, value]),
-    }
-    .or_store()
+    let (Stream::Topic(number) | Stream::Tag(number) | Stream::Author(number)) = stream;
+    statement.query(params![since, until, number]).or_store()
 }
 
 /// Reads what the filter asks about.

@@ -1,7 +1,7 @@
 //! Reading the tail newest first, a few places at a time, so that its lock is held for moments.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 use kukuri_event::Filter;
@@ -53,21 +53,14 @@ impl<'a> TailCursor<'a> {
 
 /// The next places of a stream from one on.
 fn places(events: &TailEvents, stream: &Stream, from: Bound<Newest>) -> Vec<Newest> {
-    let numbered = |index: &BTreeSet<(i64, Newest)>, number: i64| {
-        let range = index.range((from.map(|place| (number, place)), Bound::Unbounded));
-        let ours = range.take_while(|row| row.0 == number).map(|row| row.1);
-        ours.take(PLACES_AT_A_TIME).collect()
+    let (index, number) = match stream {
+        Stream::Topic(topic_no) => (&events.topics, *topic_no),
+        Stream::Tag(key) => (&events.tags, *key),
+        Stream::Author(author) => (&events.authors, *author),
     };
-    match stream {
-        Stream::Topic(topic_no) => numbered(&events.topics, *topic_no),
-        Stream::Author(author) => numbered(&events.authors, *author),
-        Stream::Tag(tag, value) => {
-            let from = from.map(|place| (*tag, value.clone(), place));
-            let range = events.tags.range((from, Bound::Unbounded));
-            let ours = range.take_while(|row| row.0 == *tag && row.1 == *value).map(|row| row.2);
-            ours.take(PLACES_AT_A_TIME).collect()
-        }
-    }
+    let range = index.range((from.map(|place| (number, place)), Bound::Unbounded));
+    let ours = range.take_while(|row| row.0 == number).map(|row| row.1);
+    ours.take(PLACES_AT_A_TIME).collect()
 }
 
 fn candidate(events: &TailEvents, (Reverse(created_at), seq): Newest) -> Candidate {

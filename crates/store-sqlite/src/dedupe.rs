@@ -1,0 +1,86 @@
+//! What is remembered of ids. Mostly the record tells: its event came once, when it was taken in. Rows
+//! are for ids that came again, and for those whose event is not stored, or not any more.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use kukuri_core::{Change, Dedupe, WriteSet};
+use kukuri_event::EventId;
+use kukuri_store::StoreError;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::OrStore;
+use crate::page::collect;
+use crate::tail::TailAt;
+use crate::{rows, write};
+
+pub(crate) fn write(conn: &Connection, writes: &WriteSet) -> Result<(), StoreError> {
+    let mut delete =
+        conn.prepare_cached("DELETE FROM event_dedupe WHERE event_id = ?1").or_store()?;
+    let stored = writes.records.iter().filter_map(|change| change.after.as_ref());
+    let told: HashMap<EventId, Dedupe> =
+        stored.map(|record| (record.event().id(), Dedupe::of(record))).collect();
+    for Change { key, before, after } in &writes.dedupe {
+        if before.is_some() {
+            // There is a row only if the record did not tell.
+            delete.execute([&key.as_bytes()[..]]).or_store()?;
+        }
+        if let Some(row) = after.as_ref().filter(|row| told.get(key) != Some(row)) {
+            insert(conn, key, row)?;
+        }
+    }
+    let changed: HashSet<&EventId> = writes.dedupe.iter().map(|change| &change.key).collect();
+    for Change { key, before, after } in &writes.records {
+        if let (Some(record), None) = (before, after)
+            && !changed.contains(key)
+            && load(conn, key)?.is_none()
+        {
+            // The id outlives its record.
+            insert(conn, key, &Dedupe::of(record))?;
+        }
+    }
+    Ok(())
+}
+
+fn insert(conn: &Connection, id: &EventId, row: &Dedupe) -> Result<(), StoreError> {
+    let sql = "INSERT INTO event_dedupe (event_id, first_seen_at, last_seen_at, seen_count, seq)
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    let id = &id.as_bytes()[..];
+    let (seen_count, seq) = (write::count(row.seen_count), row.seq.map(|seq| seq.0));
+    let values = params![id, row.first_seen_at.0, row.last_seen_at.0, seen_count, seq];
+    write::one(&mut conn.prepare_cached(sql).or_store()?, values)
+}
+
+/// The row of an id, if it has one.
+pub(crate) fn load(conn: &Connection, id: &EventId) -> Result<Option<Dedupe>, StoreError> {
+    let sql = format!("SELECT {} FROM event_dedupe WHERE event_id = ?1", rows::DEDUPE_COLUMNS);
+    let mut select = conn.prepare_cached(&sql).or_store()?;
+    select.query_row([&id.as_bytes()[..]], |row| rows::dedupe(row, 0)).optional().or_store()
+}
+
+/// At least the first `max` ids after one, and what is remembered of them.
+pub(crate) fn walk(
+    conn: &Connection,
+    tail: TailAt<'_>,
+    after: Option<&EventId>,
+    max: i64,
+) -> Result<BTreeMap<EventId, Dedupe>, StoreError> {
+    let new = tail.collect(|seq, event| {
+        let row = (event.id, Dedupe::once(event.ingested_at, Some(seq)));
+        if after.is_some_and(|after| event.id <= *after) { vec![] } else { vec![row] }
+    });
+    let mut found: BTreeMap<_, _> = new.into_iter().collect();
+    let read = |row: &Row<'_>| Ok((rows::event_id(row, 0)?, rows::dedupe(row, 1).or_store()?));
+    let first = after.map_or(i64::MIN, EventId::prefix);
+    let after = after.map_or(&[][..], |id| &id.as_bytes()[..]);
+    let sql = "SELECT event_id, ingested_at, ingested_at, 1, seq
+               FROM event_ids CROSS JOIN events USING (seq)
+               WHERE id >= ?1 AND event_id > ?2 ORDER BY id, event_id LIMIT ?3";
+    found.extend(collect(conn, sql, params![first, after, max], read)?);
+    let sql = format!(
+        "SELECT event_id, {} FROM event_dedupe WHERE event_id > ?1 ORDER BY event_id LIMIT ?2",
+        rows::DEDUPE_COLUMNS
+    );
+    // Last, because a row says more than the record.
+    found.extend(collect(conn, &sql, params![after, max], read)?);
+    Ok(found)
+}
