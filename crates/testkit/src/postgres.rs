@@ -134,16 +134,31 @@ impl Cluster {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Makes an empty database that nobody else uses and returns its address.
+    /// The address of `database` on the server's own machine, without a network.
+    #[must_use]
+    pub fn socket_url(&self, database: &str) -> String {
+        let directory = self.scratch.path().display();
+        format!("postgres://postgres@localhost:{}/{database}?host={directory}", self.port)
+    }
+
+    /// Makes an empty database that nobody else uses and returns its address over TCP.
     ///
     /// # Panics
     /// When the server refuses: a test cannot go on without it.
     pub fn create_database(&self) -> String {
+        self.url(&self.create_named())
+    }
+
+    /// Makes an empty database that nobody else uses and returns its name.
+    ///
+    /// # Panics
+    /// As [`Cluster::create_database`].
+    pub fn create_named(&self) -> String {
         let name = format!("test_{:016x}", rand::random::<u64>());
         if let Err(error) = self.sql("postgres", &format!("CREATE DATABASE {name}")) {
             panic!("cannot create a database: {error:#}");
         }
-        self.url(&name)
+        name
     }
 
     /// Runs `sql` in `database` and returns the rows as `psql` prints them, columns parted by `|`.

@@ -36,7 +36,7 @@ pub struct Backend {
 
 enum Home {
     Directory(TempDir),
-    Server { cluster: Box<Cluster>, url: String },
+    Server { cluster: Box<Cluster>, database: String },
 }
 
 /// A server with the memory that people give one.
@@ -54,8 +54,8 @@ impl Backend {
             Kind::Sqlite => Home::Directory(TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?),
             Kind::Postgres => {
                 let cluster = server()?;
-                let url = cluster.create_database();
-                Home::Server { cluster: Box::new(cluster), url }
+                let database = cluster.create_named();
+                Home::Server { cluster: Box::new(cluster), database }
             }
         };
         let store = connect(&home).await?;
@@ -89,8 +89,7 @@ impl Backend {
     pub fn stored(&self) -> u64 {
         match &self.home {
             Home::Directory(directory) => size(directory.path()),
-            Home::Server { cluster, url } => {
-                let database = url.rsplit('/').next().unwrap_or_default();
+            Home::Server { cluster, database } => {
                 let sql = "SELECT pg_database_size(current_database())";
                 let text = cluster.sql(database, sql).unwrap_or_default();
                 text.trim().parse().unwrap_or(0)
@@ -105,8 +104,9 @@ async fn connect(home: &Home) -> anyhow::Result<Arc<dyn Store>> {
             let options = kukuri_store_sqlite::Options::standard(1);
             Arc::new(SqliteStore::open(directory.path(), options)?)
         }
-        Home::Server { url, .. } => {
-            Arc::new(PostgresStore::open(url, kukuri_store_postgres::Options::STANDARD).await?)
+        Home::Server { cluster, database } => {
+            let url = cluster.socket_url(database);
+            Arc::new(PostgresStore::open(&url, kukuri_store_postgres::Options::STANDARD).await?)
         }
     })
 }

@@ -24,7 +24,7 @@ pub fn measure(
     lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()?;
     let cluster = (kind == Kind::Postgres).then(server).transpose()?;
-    let url = cluster.as_ref().map(|cluster| cluster.create_database());
+    let url = cluster.as_ref().map(|cluster| cluster.socket_url(&cluster.create_named()));
     let node = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kukuri-node"));
         command.args(["--now", &NOW.0.to_string(), "--data"]).arg(directory.path().join("data"));

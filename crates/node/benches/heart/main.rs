@@ -18,6 +18,9 @@ use kukuri_event::UnixSeconds;
 use kukuri_testkit::generate::Seed;
 use kukuri_testkit::generate::bulk::Bulk;
 
+// For its allocator, which is the one that the stores have in a node.
+use kukuri_node as _;
+
 use backend::{Backend, Kind};
 use load::Load;
 use meter::Verify;

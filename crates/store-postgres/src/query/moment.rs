@@ -19,6 +19,10 @@ macro_rules! moment {
 }
 pub(super) use moment;
 
+pub(super) fn no_moment() -> Fault {
+    Fault::corrupt("feed_meta is empty; run doctor")
+}
+
 /// A life of the feed, and how far it had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
@@ -29,7 +33,10 @@ pub(crate) struct Moment {
 impl Moment {
     /// Reads `h.epoch` and `h.head`, which begin at the column `first` of every row.
     pub(super) fn of(found: &[PgRow], first: usize) -> Result<Self, Fault> {
-        let row = found.first().ok_or_else(|| Fault::corrupt("feed_meta is empty; run doctor"))?;
+        Self::read(found.first().ok_or_else(no_moment)?, first)
+    }
+
+    pub(super) fn read(row: &PgRow, first: usize) -> Result<Self, Fault> {
         Ok(Self { epoch: Epoch(row.try_get(first)?), head: Seq(row.try_get(first + 1)?) })
     }
 

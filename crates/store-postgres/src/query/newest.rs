@@ -1,12 +1,13 @@
 //! The newest events of one topic with their JSON, in one statement: what clients ask for most.
 
+use futures_util::TryStreamExt;
 use kukuri_core::Seq;
 use kukuri_event::UnixSeconds;
 use kukuri_store::Hit;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
-use super::moment::{Moment, moment};
+use super::moment::{Moment, moment, no_moment};
 use super::stretch::Place;
 use super::{Bodies, Budget, ROWS_PER_HIT_AT_ONCE, Wanted};
 use crate::error::Fault;
@@ -58,7 +59,7 @@ pub(super) async fn read(
         Some(_) => wanted.limit.saturating_mul(ROWS_PER_HIT_AT_ONCE).max(take_hits),
     };
     let take = take.min(budget.rows.saturating_add(1));
-    let found = sqlx::query(NEWEST)
+    let mut found = sqlx::query(NEWEST)
         .bind(topic_no)
         .bind(filter.until.map_or(i64::MAX, |until| until.0))
         .bind(filter.since.map_or(i64::MIN, |since| since.0))
@@ -67,23 +68,26 @@ pub(super) async fn read(
         .bind(wanted.now.0)
         .bind(list::limit(take_hits))
         .bind(known.0)
-        .fetch_all(connection)
-        .await?;
-    let now = Moment::of(&found, 0)?;
-    let scanned: i64 = found[0].try_get(2)?;
-    let scanned = usize::try_from(scanned).unwrap_or(0);
-    budget.spend(scanned);
-    let (mut places, mut hits, mut bodies) = (Vec::new(), Vec::new(), Bodies::new());
-    for row in &found {
+        .fetch(connection);
+    let (mut first, mut places) = (None, Vec::new());
+    let (mut hits, mut bodies) = (Vec::new(), Bodies::new());
+    // Rows are worked on as they come, while the server makes the next ones.
+    while let Some(row) = found.try_next().await? {
+        if first.is_none() {
+            first = Some((Moment::read(&row, 0)?, row.try_get::<i64, _>(2)?));
+        }
         // The moment comes alone when nothing is found.
-        let Some(hit) = hit(row)? else { break };
-        places.push((hit.created_at.0, row.try_get(3)?));
-        hits.push(hit);
+        let Some(hit) = hit(&row)? else { continue };
         if row.try_get::<Option<&[u8]>, _>(10)?.is_none() {
             return Err(Fault::corrupt(format!("no row for event {}; run doctor", hit.id)));
         }
-        bodies.insert(hit.event, rows::json(row, 5)?);
+        places.push((hit.created_at.0, row.try_get(3)?));
+        hits.push(hit);
+        bodies.insert(hit.event, rows::json(&row, 5)?);
     }
+    let (now, scanned) = first.ok_or_else(no_moment)?;
+    let scanned = usize::try_from(scanned).unwrap_or(0);
+    budget.spend(scanned);
     places.sort_unstable_by(|a, b| b.cmp(a));
     let complete = ends(&places, wanted.limit) || scanned < take && hits.len() < take_hits;
     Ok((now, complete.then_some((hits, bodies))))
