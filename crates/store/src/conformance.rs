@@ -6,6 +6,7 @@
 mod answers;
 mod arrivals;
 mod deletions;
+pub mod double;
 mod expiry;
 mod filters;
 mod leaving;

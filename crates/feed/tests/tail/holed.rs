@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kukuri_core::{
-    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
-};
-use kukuri_event::{EventId, UnixSeconds};
-use kukuri_store::{Entry, FeedError, Hits, Model, Place, Query, QueryError, Store, StoreError};
+use kukuri_core::{Cursor, FeedRow, Seq};
+use kukuri_store::conformance::double::Double;
+use kukuri_store::{FeedError, Model, Store};
 use tokio::sync::watch;
 
 #[derive(Clone, Copy)]
@@ -40,7 +38,11 @@ impl Holed {
 }
 
 #[async_trait]
-impl Store for Holed {
+impl Double for Holed {
+    fn behind(&self) -> &dyn Store {
+        &*self.model
+    }
+
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
         let mut rows = self.model.feed(after, rows_max).await?;
         rows.retain(|row| Some(row.seq) != self.missing);
@@ -53,49 +55,5 @@ impl Store for Holed {
             Some(Deaf::Silent) => self.silent.subscribe(),
             Some(Deaf::Closed) => watch::Sender::new(Seq::ZERO).subscribe(),
         }
-    }
-
-    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
-        self.model.apply(batch).await
-    }
-
-    async fn reopen(&self) -> Result<(), StoreError> {
-        self.model.reopen().await
-    }
-
-    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
-        self.model.facts(needs).await
-    }
-
-    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
-        self.model.query(query).await
-    }
-
-    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
-        self.model.bodies(events).await
-    }
-
-    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
-        self.model.bounds().await
-    }
-
-    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
-        self.model.topics().await
-    }
-
-    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
-        self.model.linked(topic, events_max).await
-    }
-
-    async fn expired(
-        &self,
-        now: UnixSeconds,
-        events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
-        self.model.expired(now, events_max).await
-    }
-
-    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
-        self.model.page(after, entries_max).await
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kukuri_core::{
-    Act, Admitted, Command, Cursor, Decision, Dedupe, Facts, FeedBounds, FeedRow, IngestPolicy,
-    NodeTopic, ReadSet, Seq, TopicId, UnixMillis, Usage,
+    Act, Admitted, Command, Decision, Dedupe, FeedRow, IngestPolicy, ReadSet, TopicId, UnixMillis,
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_lane::{Lane, LaneConfig};
+use kukuri_store::conformance::double::Double;
 use kukuri_store::conformance::signing::{Author, Draft};
-use kukuri_store::{Entry, FeedError, Hits, Model, Place, Query, QueryError, Store, StoreError};
-use tokio::sync::{Semaphore, watch};
+use kukuri_store::{Model, Store, StoreError};
+use tokio::sync::Semaphore;
 
 pub const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
 
@@ -108,7 +108,11 @@ impl Rig {
 }
 
 #[async_trait]
-impl Store for Rig {
+impl Double for Rig {
+    fn behind(&self) -> &dyn Store {
+        &self.model
+    }
+
     async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
         self.batches.lock().unwrap().push(Arc::clone(&batch));
@@ -136,50 +140,6 @@ impl Store for Rig {
                 Ok(())
             }
         }
-    }
-
-    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
-        self.model.facts(needs).await
-    }
-
-    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
-        self.model.query(query).await
-    }
-
-    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
-        self.model.bodies(events).await
-    }
-
-    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
-        self.model.feed(after, rows_max).await
-    }
-
-    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
-        self.model.bounds().await
-    }
-
-    fn heads(&self) -> watch::Receiver<Seq> {
-        self.model.heads()
-    }
-
-    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
-        self.model.topics().await
-    }
-
-    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
-        self.model.linked(topic, events_max).await
-    }
-
-    async fn expired(
-        &self,
-        now: UnixSeconds,
-        events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
-        self.model.expired(now, events_max).await
-    }
-
-    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
-        self.model.page(after, entries_max).await
     }
 }
 

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kukuri_core::{
-    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
-};
+use kukuri_core::{Command, Cursor, Decision, Facts, FeedRow, ReadSet, Seq, TopicId, Usage};
 use kukuri_event::{EventId, TagLetter, UnixSeconds};
+use kukuri_store::conformance::double::Double;
 use kukuri_store::{Entry, FeedError, Hits, Model, Place, Query, QueryError, Store, StoreError};
-use tokio::sync::watch;
 
 /// What the store does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +95,11 @@ impl Sabotaged {
 }
 
 #[async_trait]
-impl Store for Sabotaged {
+impl Double for Sabotaged {
+    fn behind(&self) -> &dyn Store {
+        &self.model
+    }
+
     async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
         let skips = self.does(Sabotage::SkipsCommand) && batch.len() > 2;
         let batch = match skips {
@@ -161,39 +163,11 @@ impl Store for Sabotaged {
         Ok(rows)
     }
 
-    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
-        self.model.bounds().await
-    }
-
-    fn heads(&self) -> watch::Receiver<Seq> {
-        self.model.heads()
-    }
-
-    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
-        self.model.topics().await
-    }
-
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
         let mut linked = self.model.linked(topic, events_max).await?;
         if self.does(Sabotage::SkipsOldestLink) && !linked.is_empty() {
             linked.remove(0);
         }
         Ok(linked)
-    }
-
-    async fn expired(
-        &self,
-        now: UnixSeconds,
-        events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
-        self.model.expired(now, events_max).await
-    }
-
-    async fn reopen(&self) -> Result<(), StoreError> {
-        self.model.reopen().await
-    }
-
-    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
-        self.model.page(after, entries_max).await
     }
 }

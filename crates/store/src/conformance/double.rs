@@ -1,0 +1,126 @@
+//! Stores that stand in for others in tests: they do most of what they are asked as the store behind
+//! them does it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kukuri_core::{
+    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
+};
+use kukuri_event::{EventId, UnixSeconds};
+use tokio::sync::watch;
+
+use crate::{Entry, FeedError, Hits, Place, Query, QueryError, Store, StoreError};
+
+/// A store that differs from the one behind it in the methods it names.
+#[async_trait]
+pub trait Double: Send + Sync + 'static {
+    fn behind(&self) -> &dyn Store;
+
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        self.behind().apply(batch).await
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        self.behind().facts(needs).await
+    }
+
+    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
+        self.behind().query(query).await
+    }
+
+    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
+        self.behind().bodies(events).await
+    }
+
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        self.behind().feed(after, rows_max).await
+    }
+
+    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
+        self.behind().bounds().await
+    }
+
+    fn heads(&self) -> watch::Receiver<Seq> {
+        self.behind().heads()
+    }
+
+    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
+        self.behind().topics().await
+    }
+
+    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        self.behind().linked(topic, events_max).await
+    }
+
+    async fn expired(
+        &self,
+        now: UnixSeconds,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.behind().expired(now, events_max).await
+    }
+
+    async fn reopen(&self) -> Result<(), StoreError> {
+        self.behind().reopen().await
+    }
+
+    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
+        self.behind().page(after, entries_max).await
+    }
+}
+
+#[async_trait]
+impl<D: Double> Store for D {
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        Double::apply(self, batch).await
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        Double::facts(self, needs).await
+    }
+
+    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
+        Double::query(self, query).await
+    }
+
+    async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
+        Double::bodies(self, events).await
+    }
+
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        Double::feed(self, after, rows_max).await
+    }
+
+    async fn bounds(&self) -> Result<FeedBounds, StoreError> {
+        Double::bounds(self).await
+    }
+
+    fn heads(&self) -> watch::Receiver<Seq> {
+        Double::heads(self)
+    }
+
+    async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
+        Double::topics(self).await
+    }
+
+    async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        Double::linked(self, topic, events_max).await
+    }
+
+    async fn expired(
+        &self,
+        now: UnixSeconds,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        Double::expired(self, now, events_max).await
+    }
+
+    async fn reopen(&self) -> Result<(), StoreError> {
+        Double::reopen(self).await
+    }
+
+    async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
+        Double::page(self, after, entries_max).await
+    }
+}
