@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use kukuri_core::{Facts, ReadSet, Record, TopicId};
+use kukuri_event::EventId;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
@@ -15,7 +16,7 @@ use crate::subscriptions::Topics;
 const KEYS: &str = concat!(
     "SELECT ",
     columns!(dedupe),
-    " FROM event_dedupe d WHERE d.event_id = ANY($1)
+    " FROM event_dedupe d WHERE d.id = ANY($1)
     UNION ALL SELECT ",
     columns!(tombstone),
     " FROM (SELECT UNNEST($2::BYTEA[]) AS target_event_id, UNNEST($3::BYTEA[]) AS pubkey) AS k
@@ -71,7 +72,7 @@ async fn load_keys(
     let topics = numbers.find(connection, &topics).await?;
     let (tombstones, versions) = (&needs.tombstones, &needs.versions);
     let found = sqlx::query(KEYS)
-        .bind(column(needs.events.iter().map(|id| *id.as_bytes())))
+        .bind(column(needs.events.iter().map(EventId::prefix)))
         .bind(column(tombstones.iter().map(|key| *key.target.as_bytes())))
         .bind(column(tombstones.iter().map(|key| *key.pubkey.as_bytes())))
         .bind(column(versions.iter().map(|key| i32::from(key.kind.0))))
@@ -82,7 +83,8 @@ async fn load_keys(
         match row.try_get(0)? {
             rows::DEDUPE => {
                 let (key, row) = rows::dedupe(&row)?;
-                facts.dedupe.insert(key, Some(row));
+                // Others may share the first bytes of an id.
+                facts.dedupe.entry(key).and_modify(|known| *known = Some(row));
             }
             rows::TOMBSTONE => {
                 let (key, row) = rows::tombstone(&row)?;

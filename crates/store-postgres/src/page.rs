@@ -19,7 +19,7 @@ const RECORDS: &str = concat!(
 const DEDUPE: &str = concat!(
     "SELECT ",
     columns!(dedupe),
-    " FROM event_dedupe d WHERE d.event_id > $1 ORDER BY d.event_id LIMIT $2"
+    " FROM event_dedupe d WHERE d.id >= $1 AND d.event_id > $2 ORDER BY d.id, d.event_id LIMIT $3"
 );
 
 const VERSIONS: &str = concat!(
@@ -55,8 +55,10 @@ pub(crate) async fn page(
             Ok(records.into_iter().map(Entry::Record).collect())
         }
         Place::Dedupe(after) => {
+            let id = after.map_or(i64::MIN, |after| after.prefix());
             let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
-            let found = sqlx::query(DEDUPE).bind(after).bind(limit).fetch_all(connection).await?;
+            let found = sqlx::query(DEDUPE).bind(id).bind(after).bind(limit);
+            let found = found.fetch_all(connection).await?;
             let entry = |row| rows::dedupe(row).map(|(id, row)| Entry::Dedupe(id, row));
             found.iter().map(entry).collect()
         }

@@ -9,7 +9,7 @@ use kukuri_testkit::generate::bulk::Bulk;
 use tokio::task::JoinSet;
 
 use crate::NOW;
-use crate::backend::Backend;
+use crate::backend::{Backend, Kind};
 use crate::load::{Load, PIECE_EVENTS, admit};
 use crate::meter::{self, Verify};
 
@@ -31,15 +31,6 @@ impl Cost {
 
     fn per_event_micros(&self, time: Duration) -> f64 {
         time.as_secs_f64() * 1e6 / self.events as f64
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.events += other.events;
-        self.cpu += other.cpu;
-        self.server_cpu += other.server_cpu;
-        self.wall += other.wall;
-        self.written += other.written;
-        self.verify.add(other.verify);
     }
 
     /// How many verifications an event costs.
@@ -122,28 +113,32 @@ pub async fn one_in_flight(backend: &Backend, load: Load<'_>) -> anyhow::Result<
     Ok(())
 }
 
-/// How many events a store holds, at least, when it is called small.
+/// How many events a store holds when it is called small.
 const SMALL_EVENTS: usize = 100_000;
 /// The cost at a size is that of the events half of this before it and half after: a back end that
 /// puts work off does all of it within so many.
 const WINDOW_EVENTS: usize = 2 * SMALL_EVENTS;
 
-/// What an event costs in a small store and in a large one, which is `grown` events.
-pub async fn growth(backend: &Backend, bulk: &Bulk, grown: usize) -> anyhow::Result<()> {
-    let (mut small, mut large) = (Cost::default(), Cost::default());
-    let mut events = 0;
+/// What an event costs in a small store and in a large one, which is `grown` events. Both are measured
+/// in turn, piece by piece, so that the machine's better and worse minutes are shared.
+pub async fn growth(kind: Kind, bulk: &Bulk, grown: usize) -> anyhow::Result<()> {
     let half = WINDOW_EVENTS / 2;
     eprintln!("signing {} events …", grown + half);
     let load = Bulk { events: grown + half, ..bulk.clone() }.lines();
-    for lines in load.chunks(PIECE_EVENTS) {
-        let mut cost = Cost { events: lines.len(), ..Cost::default() };
-        cost.verify = Verify::now(lines)?;
-        apply(backend, admit(lines), 1024, &mut cost).await?;
-        events += lines.len();
-        match events {
-            ..=WINDOW_EVENTS => small.add(&cost),
-            _ if events > grown - half => large.add(&cost),
-            _ => {}
+    let (before, last) = load.split_at(grown - half);
+    let (mut small, mut large) = (Cost::default(), Cost::default());
+    let large_store = Backend::open(kind, bulk).await?;
+    for lines in before.chunks(PIECE_EVENTS) {
+        apply(&large_store, admit(lines), 1024, &mut Cost::default()).await?;
+    }
+    let small_store = Backend::open(kind, bulk).await?;
+    for (first, last) in load.chunks(PIECE_EVENTS).zip(last.chunks(PIECE_EVENTS)) {
+        let first = &first[..last.len()];
+        let measured = [(&small_store, first, &mut small), (&large_store, last, &mut large)];
+        for (store, lines, cost) in measured {
+            cost.events += lines.len();
+            cost.verify.add(Verify::now(lines)?);
+            apply(store, admit(lines), 1024, cost).await?;
         }
     }
     println!(
@@ -153,7 +148,7 @@ pub async fn growth(backend: &Backend, bulk: &Bulk, grown: usize) -> anyhow::Res
         large.cpu_micros(),
         large.ratio(),
         large.ratio() / small.ratio(),
-        backend.stored() as f64 / events as f64,
+        large_store.stored() as f64 / load.len() as f64,
     );
     Ok(())
 }

@@ -76,8 +76,7 @@ async fn run() -> anyhow::Result<()> {
             import::measure(kind, &bulk, &lines, commit)?;
         }
         if wanted("growth") && grown > events {
-            let backend = Backend::open(kind, &bulk).await?;
-            commit::growth(&backend, &bulk, grown).await?;
+            commit::growth(kind, &bulk, grown).await?;
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ const BY_ID: &str = concat!(
     moment!("$2"),
     " LEFT JOIN (
         event_dedupe d JOIN events e ON e.seq = d.seq AND e.ingested_at = d.first_seen_at
-    ) ON d.event_id = ANY($1) AND e.state = 1"
+    ) ON d.id = ANY($1) AND d.event_id = ANY($3) AND e.state = 1"
 );
 
 const BY_SEQ: &str =
@@ -38,8 +38,10 @@ pub(super) async fn by_id(
     ids: Vec<EventId>,
     known: Seq,
 ) -> Result<(Moment, Vec<Hit>, Bodies), Fault> {
+    let prefixes: Vec<i64> = ids.iter().map(EventId::prefix).collect();
     let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
-    let mut found = sqlx::query(BY_ID).bind(ids).bind(known.0).fetch_all(&mut *connection).await?;
+    let found = sqlx::query(BY_ID).bind(prefixes).bind(known.0).bind(ids);
+    let mut found = found.fetch_all(&mut *connection).await?;
     let now = Moment::of(&found, 11)?;
     found.retain(|row| row.try_get::<Option<i64>, _>(0).is_ok_and(|seq| seq.is_some()));
     let records = read_records(connection, numbers, &found).await?;

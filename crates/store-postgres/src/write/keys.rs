@@ -5,30 +5,38 @@ use kukuri_event::EventId;
 
 use super::{Bulk, Columns, Sorted};
 
-const INSERT_DEDUPE: &str = "INSERT INTO event_dedupe (event_id, first_seen_at, last_seen_at,
+const INSERT_DEDUPE: &str = "INSERT INTO event_dedupe (id, event_id, first_seen_at, last_seen_at,
         seen_count, seq)
-    SELECT UNNEST($1::BYTEA[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
-        UNNEST($5::BIGINT[])";
+    SELECT UNNEST($1::BIGINT[]), UNNEST($2::BYTEA[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
+        UNNEST($5::BIGINT[]), UNNEST($6::BIGINT[])";
 const UPDATE_DEDUPE: &str = "UPDATE event_dedupe d
     SET first_seen_at = k.first_seen_at, last_seen_at = k.last_seen_at, seen_count = k.seen_count,
         seq = k.seq
-    FROM (SELECT UNNEST($1::BYTEA[]) AS event_id, UNNEST($2::BIGINT[]) AS first_seen_at,
-        UNNEST($3::BIGINT[]) AS last_seen_at, UNNEST($4::BIGINT[]) AS seen_count,
-        UNNEST($5::BIGINT[]) AS seq) AS k
-    WHERE d.event_id = k.event_id";
-const DELETE_DEDUPE: &str = "DELETE FROM event_dedupe WHERE event_id = ANY($1)";
+    FROM (SELECT UNNEST($1::BIGINT[]) AS id, UNNEST($2::BYTEA[]) AS event_id,
+        UNNEST($3::BIGINT[]) AS first_seen_at, UNNEST($4::BIGINT[]) AS last_seen_at,
+        UNNEST($5::BIGINT[]) AS seen_count, UNNEST($6::BIGINT[]) AS seq) AS k
+    WHERE d.id = k.id AND d.event_id = k.event_id";
+const DELETE_DEDUPE: &str = "DELETE FROM event_dedupe d
+    USING (SELECT UNNEST($1::BIGINT[]) AS id, UNNEST($2::BYTEA[]) AS event_id) AS k
+    WHERE d.id = k.id AND d.event_id = k.event_id";
 
 pub(super) fn dedupe(bulk: &mut Bulk, changes: &[Change<EventId, Dedupe>]) {
     let changes = Sorted::new(changes);
-    bulk.change(DELETE_DEDUPE, changes.deleted.len())
-        .bind(changes.deleted.iter().map(|id| *id.as_bytes()));
+    let deleted = bulk.change(DELETE_DEDUPE, changes.deleted.len());
+    dedupe_keys(deleted, changes.deleted.iter().copied());
     bind_dedupe(bulk.change(UPDATE_DEDUPE, changes.updated.len()), &changes.updated);
     bind_dedupe(bulk.insert(INSERT_DEDUPE, changes.inserted.len()), &changes.inserted);
 }
 
+fn dedupe_keys<'b, 'q>(
+    columns: Columns<'b>,
+    ids: impl Iterator<Item = &'q EventId> + Clone,
+) -> Columns<'b> {
+    columns.bind(ids.clone().map(EventId::prefix)).bind(ids.map(|id| *id.as_bytes()))
+}
+
 fn bind_dedupe(columns: Columns<'_>, rows: &[(&EventId, &Dedupe)]) {
-    columns
-        .bind(rows.iter().map(|(id, _)| *id.as_bytes()))
+    dedupe_keys(columns, rows.iter().map(|(id, _)| *id))
         .bind(rows.iter().map(|(_, row)| row.first_seen_at.0))
         .bind(rows.iter().map(|(_, row)| row.last_seen_at.0))
         .bind(rows.iter().map(|(_, row)| row.seen_count.cast_signed()))

@@ -1,6 +1,6 @@
 //! What an index abbreviates is compared in full, and what a query may cost is counted.
 
-use kukuri_core::{Act, Seq};
+use kukuri_core::{Act, ReadSet, Seq};
 use kukuri_event::Filter;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Query, QueryError, Store};
@@ -41,6 +41,14 @@ async fn equal_abbreviations_are_told_apart() {
     let prefix = Author::numbered(1).pubkey().prefix();
     cluster.sql(&name, &format!("UPDATE cn_relay.event_topics SET author = {prefix}")).unwrap();
     assert_eq!(found(&store, &by_one).await, jsons(&of_one));
+    let id = events[7].event().id();
+    cluster.sql(&name, &format!("UPDATE cn_relay.event_dedupe SET id = {}", id.prefix())).unwrap();
+    let by_id = format!(r#"{{"ids":["{id}"]}}"#);
+    assert_eq!(found(&store, &by_id).await, jsons(&events[7..8]));
+    let needs = ReadSet { events: [id].into(), ..ReadSet::default() };
+    let facts = store.facts(needs).await.unwrap();
+    assert_eq!(facts.records[&id].as_ref().unwrap().event().id(), id);
+    assert_eq!(facts.dedupe.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
