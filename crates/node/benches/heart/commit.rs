@@ -119,28 +119,21 @@ const SMALL_EVENTS: usize = 100_000;
 /// puts work off does all of it within so many.
 const WINDOW_EVENTS: usize = 2 * SMALL_EVENTS;
 
-/// What an event costs in a small store and in a large one, which is `grown` events. Both are measured
-/// in turn, piece by piece, so that the machine's better and worse minutes are shared.
+/// What an event costs in a small store and in a large one, which is `grown` events. The small one is
+/// measured before and after the large one, because the machine has better and worse minutes.
 pub async fn growth(kind: Kind, bulk: &Bulk, grown: usize) -> anyhow::Result<()> {
     let half = WINDOW_EVENTS / 2;
     eprintln!("signing {} events …", grown + half);
     let load = Bulk { events: grown + half, ..bulk.clone() }.lines();
     let (before, last) = load.split_at(grown - half);
-    let (mut small, mut large) = (Cost::default(), Cost::default());
     let large_store = Backend::open(kind, bulk).await?;
     for lines in before.chunks(PIECE_EVENTS) {
         apply(&large_store, admit(lines), 1024, &mut Cost::default()).await?;
     }
-    let small_store = Backend::open(kind, bulk).await?;
-    for (first, last) in load.chunks(PIECE_EVENTS).zip(last.chunks(PIECE_EVENTS)) {
-        let first = &first[..last.len()];
-        let measured = [(&small_store, first, &mut small), (&large_store, last, &mut large)];
-        for (store, lines, cost) in measured {
-            cost.events += lines.len();
-            cost.verify.add(Verify::now(lines)?);
-            apply(store, admit(lines), 1024, cost).await?;
-        }
-    }
+    let (mut small, mut large) = (Cost::default(), Cost::default());
+    window(&Backend::open(kind, bulk).await?, &load[..WINDOW_EVENTS], &mut small).await?;
+    window(&large_store, last, &mut large).await?;
+    window(&Backend::open(kind, bulk).await?, &load[..WINDOW_EVENTS], &mut small).await?;
     println!(
         "growth: {:.1} µs of CPU per event at {SMALL_EVENTS} events ({:.2}× a verification), {:.1} µs at {grown} ({:.2}×): {:.2}× as many verifications; {:.0} B stored per event",
         small.cpu_micros(),
@@ -150,5 +143,14 @@ pub async fn growth(kind: Kind, bulk: &Bulk, grown: usize) -> anyhow::Result<()>
         large.ratio() / small.ratio(),
         large_store.stored() as f64 / load.len() as f64,
     );
+    Ok(())
+}
+
+async fn window(backend: &Backend, lines: &[String], cost: &mut Cost) -> anyhow::Result<()> {
+    let commands = admit(lines);
+    cost.events += lines.len();
+    cost.verify.add(Verify::now(lines)?);
+    apply(backend, commands, 1024, cost).await?;
+    cost.verify.add(Verify::now(lines)?);
     Ok(())
 }
