@@ -33,8 +33,8 @@ pub struct Opened {
 
 /// SQLite writes index rows of many batches at once; all cores go on verifying meanwhile.
 const SQLITE_LEAD_COMMANDS: u32 = 16 * 1024;
-/// Two batches: one is committed, one waits. More would only wait for longer.
-const POSTGRES_LEAD_COMMANDS: u32 = 2 * 1024;
+/// Four batches: one is committed, and the next are ready even if a core was busy with the server.
+const POSTGRES_LEAD_COMMANDS: u32 = 4 * 1024;
 
 impl Opened {
     pub fn lane(&self) -> Lane {
