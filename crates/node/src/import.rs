@@ -56,7 +56,12 @@ pub async fn run(common: &Common, args: ImportArgs) -> anyhow::Result<Exit> {
     };
     let (ending, counts) = pipeline.run(chunks).await;
     bar.finish_and_clear();
-    let drained = lane.drain(DRAIN_WAIT_MAX).await;
+    let interrupted = matches!(ending, Ending::Interrupted);
+    let mut again = Interrupts::listen()?;
+    let drained = tokio::select! {
+        drained = lane.drain(DRAIN_WAIT_MAX) => drained,
+        _ = again.next(), if interrupted => pipeline::leave_at_once(),
+    };
     eprint!("{}", counts.to_text(&name(&args.file), started.elapsed()));
     let exit = match ending {
         Ending::Finished if counts.refused() > 0 => Exit::Findings,
@@ -74,7 +79,11 @@ pub async fn run(common: &Common, args: ImportArgs) -> anyhow::Result<Exit> {
             return Err(error.context(failed));
         }
     };
-    drained.context("the last sightings may be lost")?;
+    match drained.context("the last sightings may be lost") {
+        Err(error) if interrupted => eprintln!("warning: {error:#}"),
+        Err(error) => return Err(error),
+        Ok(_) => {}
+    }
     Ok(exit)
 }
 

@@ -103,7 +103,7 @@ CREATE TABLE event_topics (
     event_id    BYTEA NOT NULL,
     pubkey      BYTEA NOT NULL
 );
--- No two entries are equal, so the server need not look for equal ones in each page that is full.
+-- Hardly any two entries are equal: the server need not look for equal ones when a page is full.
 CREATE INDEX event_topics_by_link ON event_topics (topic_no, link_seq)
     WITH (deduplicate_items = off);
 CREATE INDEX event_topics_by_topic ON event_topics (topic_no, created_at, tie)

@@ -59,8 +59,8 @@ CREATE TABLE event_ids (
     PRIMARY KEY (id, seq)
 ) STRICT, WITHOUT ROWID;
 
--- Ids that were seen and answered OK true. A stored event that came once needs no row: it was seen
--- when it was taken in.
+-- Ids that were seen and answered OK true, and of which no record tells all: they came again, or
+-- their event is not stored, or not any more. A stored event that came once needs no row.
 CREATE TABLE event_dedupe (
     event_id      BLOB PRIMARY KEY,
     first_seen_at INTEGER NOT NULL,

@@ -1,5 +1,5 @@
-//! What is remembered of ids. Mostly the record tells: its event came once, when it was taken in. Rows
-//! are for ids that came again, and for those whose event is not stored, or not any more.
+//! What is remembered of ids. Mostly the record tells: its event came once, when it was taken in.
+//! Rows are for ids that came again, and for those whose event is not stored, or not any more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -50,6 +50,8 @@ async fn events_that_share_keys_are_told_apart() {
     drop(store);
 
     let file = Connection::open(directory.path().join(FILE)).unwrap();
+    let rows = file.query_row("SELECT count(*) FROM event_dedupe", [], |row| row.get::<_, i64>(0));
+    assert_eq!(rows, Ok(0), "what came once needs no row");
     let collide = "
         INSERT INTO event_ids SELECT a.id, b.seq FROM event_ids a, event_ids b WHERE a.seq <> b.seq;
         INSERT INTO event_tags SELECT a.key, b.created_at, b.seq FROM event_tags a, event_tags b

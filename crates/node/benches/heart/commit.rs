@@ -119,10 +119,11 @@ const SMALL_EVENTS: usize = 100_000;
 /// puts work off does all of it within so many.
 const WINDOW_EVENTS: usize = 2 * SMALL_EVENTS;
 
-/// What an event costs in a small store and in a large one, which is `grown` events. The small one is
-/// measured before and after the large one, because the machine has better and worse minutes.
+/// What an event costs in a small store and in a large one, which is `grown` events. The small one
+/// is measured before and after the large one, because the machine has better and worse minutes.
 pub async fn growth(kind: Kind, bulk: &Bulk, grown: usize) -> anyhow::Result<()> {
     let half = WINDOW_EVENTS / 2;
+    anyhow::ensure!(grown >= 2 * WINDOW_EVENTS, "a store of {grown} events is not large");
     eprintln!("signing {} events …", grown + half);
     let load = Bulk { events: grown + half, ..bulk.clone() }.lines();
     let (before, last) = load.split_at(grown - half);

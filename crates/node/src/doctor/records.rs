@@ -11,6 +11,8 @@ use super::finding::{Findings, REBUILD, Subject};
 #[derive(Debug, Default)]
 pub struct Effective {
     events: HashMap<EventId, Held>,
+    /// The last id of dedupe, which is walked in order.
+    last_remembered: Option<EventId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,9 @@ impl Effective {
     }
 
     pub fn dedupe(&mut self, id: EventId, dedupe: &Dedupe, findings: &mut Findings) {
+        if self.last_remembered.replace(id) == Some(id) {
+            findings.add("dedupe", Subject::Event(id), "it is remembered twice", REBUILD);
+        }
         let Some(held) = self.events.get_mut(&id) else { return };
         held.remembered = true;
         if dedupe.seq != Some(held.seq) {

@@ -249,6 +249,7 @@ impl Pipeline<'_> {
                 _ = self.interrupts.next() => {
                     self.patience = Duration::ZERO;
                     flow.give_up();
+                    self.say("interrupted: waiting no longer; again to leave at once");
                     return;
                 }
             }
@@ -313,7 +314,8 @@ async fn first_answers(queue: &mut VecDeque<Submitted>) -> Vec<Answer> {
     }
 }
 
-fn leave_at_once() -> ! {
+/// Whoever interrupts twice does not want to wait for the answers under way.
+pub fn leave_at_once() -> ! {
     eprintln!("interrupted twice: leaving; run the same import again to go on");
     std::process::exit(Exit::Interrupted.code().into())
 }

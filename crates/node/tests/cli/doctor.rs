@@ -19,7 +19,7 @@ pub fn a_healthy_store_has_no_findings(site: &Site) {
 
 pub fn who_only_reads_makes_no_store(site: &Site) {
     for command in ["doctor", "export", "feed"] {
-        site.run(&[command]).code(1).says("there is no store in").says("check --data");
+        site.run(&[command]).code(1).says("there is no store in").says(site.place_option());
     }
     site.run(&["topic", "list"]).ok().says("new store at");
 }
@@ -41,6 +41,7 @@ const SABOTAGE: &[(&str, &str)] = &[
     ),
     ("UPDATE events SET event_json = '{' WHERE seq = 7", "storage: table events"),
     ("DELETE FROM events WHERE seq = 7", "and it is not stored there"),
+    ("DELETE FROM event_ids WHERE seq = 7", "it is visible, and dedupe does not know it"),
 ];
 
 pub fn the_doctor_finds_what_was_tampered_with(_: &Site) {

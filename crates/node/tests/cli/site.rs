@@ -61,6 +61,11 @@ impl Site {
         Self { database: Some(url.to_owned()), ..Self::sqlite() }
     }
 
+    /// What an error about the place of the store advises.
+    pub fn place_option(&self) -> &'static str {
+        if self.database.is_some() { "check --database;" } else { "check --data;" }
+    }
+
     /// Where the test may write.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

@@ -4,7 +4,6 @@ use kukuri_core::Seq;
 use kukuri_event::{Event, EventId, Filter, Kind, UnixSeconds, tags_match};
 use kukuri_store::{Hit, StoreError};
 use rusqlite::Connection;
-use rusqlite::types::ValueRef;
 
 use crate::desk::TopicNumbers;
 use crate::error::{OrStore, corrupt};
@@ -66,13 +65,9 @@ impl Check<'_> {
 
     /// The hit, if the stored event with this number matches.
     pub fn event(&self, seq: i64) -> Result<Option<Hit>, StoreError> {
-        // SQLite lends a BLOB from its page; of a text it would make a copy first.
-        let body = if self.asks_for_tags() { "CAST(event_json AS BLOB)" } else { "NULL" };
-        let sql = format!(
-            "SELECT event_id, pubkey, kind, created_at, expires_at, links, {body}
-                           FROM events WHERE seq = ?1 AND state = 1"
-        );
-        let mut select = self.conn.prepare_cached(&sql).or_store()?;
+        let sql = "SELECT event_id, pubkey, kind, created_at, expires_at, links FROM events
+                   WHERE seq = ?1 AND state = 1";
+        let mut select = self.conn.prepare_cached(sql).or_store()?;
         let mut found = select.query([seq]).or_store()?;
         let Some(row) = found.next().or_store()? else { return Ok(None) };
         let expires_at: Option<i64> = row.get(4).or_store()?;
@@ -83,7 +78,7 @@ impl Check<'_> {
         let matched = expires_at.is_none_or(|end| end > self.now.0)
             && self.filter.admits(id, pubkey, kind, created_at)
             && self.linked(links)?
-            && self.tagged(row.get_ref(6).or_store()?)?;
+            && self.tagged(seq)?;
         Ok(matched.then_some(Hit { event: Seq(seq), created_at, id }))
     }
 
@@ -103,11 +98,18 @@ impl Check<'_> {
         self.filter.other_tags().next().is_some()
     }
 
-    fn tagged(&self, body: ValueRef<'_>) -> Result<bool, StoreError> {
+    /// Asked last: a body is long, and most candidates that do not match fail before.
+    fn tagged(&self, seq: i64) -> Result<bool, StoreError> {
         if !self.asks_for_tags() {
             return Ok(true);
         }
-        let json = std::str::from_utf8(body.as_blob().map_err(corrupt)?).map_err(corrupt)?;
+        // SQLite lends a BLOB from its page; of a text it would make a copy first.
+        let sql = "SELECT CAST(event_json AS BLOB) FROM events WHERE seq = ?1";
+        let mut select = self.conn.prepare_cached(sql).or_store()?;
+        let mut found = select.query([seq]).or_store()?;
+        let Some(row) = found.next().or_store()? else { return Ok(false) };
+        let json = row.get_ref(0).or_store()?.as_blob().map_err(corrupt)?;
+        let json = std::str::from_utf8(json).map_err(corrupt)?;
         let event = Event::parse(json).map_err(|e| corrupt(format!("a broken event ({e})")))?;
         Ok(tags_match(self.filter, &event))
     }

@@ -20,10 +20,11 @@ type Scanned = Result<Option<Vec<Hit>>, StoreError>;
 pub(super) fn ids(check: &Check<'_>, ids: &[EventId], budget: &mut Budget) -> Scanned {
     let mut hits = Vec::new();
     for id in ids {
-        if let Err(Spent) = budget.spend(1) {
+        let seqs = facts::seqs(check.conn, check.tail, id)?;
+        if let Err(Spent) = budget.spend(seqs.len().max(1)) {
             return Ok(None);
         }
-        for seq in facts::seqs(check.conn, check.tail, id)? {
+        for seq in seqs {
             hits.extend(check.event(seq)?.filter(|hit| hit.id == *id));
         }
     }

@@ -1,5 +1,5 @@
-//! Stores that stand in for others in tests: they do most of what they are asked as the store behind
-//! them does it.
+//! Stores that stand in for others in tests: they do most of what they are asked as the store
+//! behind them does it.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use crate::{Entry, FeedError, Hits, Place, Query, QueryError, Store, StoreError}
 /// A store that differs from the one behind it in the methods it names.
 #[async_trait]
 pub trait Double: Send + Sync + 'static {
+    /// The store that does what is not told otherwise. Asked once for each call.
     fn behind(&self) -> &dyn Store;
 
     async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
