@@ -42,47 +42,54 @@ fn an_import_with_patience_outlives_its_server() {
     site.run(&["doctor", "--all"]).ok();
 }
 
+/// An import of 600 lines whose server goes away once 256 of them are in.
+struct Cut {
+    cluster: Cluster,
+    site: Site,
+    lines: Vec<String>,
+    import: Process,
+}
+
+impl Cut {
+    fn new(args: &[&str]) -> Self {
+        let mut cluster = Cluster::start(Durability::Fast).unwrap();
+        let site = Site::postgres(&cluster.create_database());
+        let lines = notes(600);
+        let mut import = site.spawn(&[&["import", "-", "--report", "-"], args].concat());
+        let mut stdin = import.stdin().unwrap();
+        lines[..256].iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
+        for _ in 0..256 {
+            assert!(import.line(LIMIT).unwrap().contains("\"ok\":true"));
+        }
+        cluster.stop_fast().unwrap();
+        lines[256..].iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
+        Self { cluster, site, lines, import }
+    }
+
+    /// The import ends with this code, and goes on from there when it is run again.
+    fn ends(mut self, code: i32, words: &[&str]) {
+        assert_eq!(self.import.wait(LIMIT).unwrap().code(), Some(code));
+        let stderr = self.import.stderr();
+        words.iter().for_each(|words| assert!(stderr.contains(words), "{words:?}: {stderr}"));
+        self.cluster.start_again().unwrap();
+        self.site.import(&self.lines).ok().says("duplicate                   256");
+    }
+}
+
 #[test]
 fn an_import_that_waits_can_be_interrupted_with_all_lines_read() {
-    let mut cluster = Cluster::start(Durability::Fast).unwrap();
-    let site = Site::postgres(&cluster.create_database());
-    let lines = notes(600);
-    let mut import = site.spawn(&["import", "-", "--patience", "300", "--report", "-"]);
-    let mut stdin = import.stdin().unwrap();
-    lines[..256].iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
-    for _ in 0..256 {
-        assert!(import.line(LIMIT).unwrap().contains("\"ok\":true"));
-    }
-    cluster.stop_fast().unwrap();
-    lines[256..].iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
-    drop(stdin);
-    says(&import, ": waiting for it");
-    import.interrupt().unwrap();
-    assert_eq!(import.wait(LIMIT).unwrap().code(), Some(130), "{}", import.stderr());
-    assert!(import.stderr().contains("interrupted after line 256"), "{}", import.stderr());
-    cluster.start_again().unwrap();
-    site.import(&lines).ok().says("duplicate                   256");
+    let cut = Cut::new(&["--patience", "300"]);
+    says(&cut.import, ": waiting for it");
+    cut.import.interrupt().unwrap();
+    cut.ends(130, &["interrupted after line 256"]);
 }
 
 #[test]
 fn an_import_without_patience_says_how_far_it_came() {
-    let mut cluster = Cluster::start(Durability::Fast).unwrap();
-    let site = Site::postgres(&cluster.create_database());
-    let lines = notes(600);
-    let mut import = site.spawn(&["import", "-", "--report", "-"]);
-    let mut stdin = import.stdin().unwrap();
-    lines[..256].iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
-    for _ in 0..256 {
-        assert!(import.line(LIMIT).unwrap().contains("\"ok\":true"));
-    }
-    cluster.stop_fast().unwrap();
-    lines[256..].iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
-    drop(stdin);
-    assert_eq!(import.wait(LIMIT).unwrap().code(), Some(1));
-    let stderr = import.stderr();
-    assert!(stderr.contains("stdin: 256 events"), "{stderr}");
-    assert!(stderr.contains("344 lines have no answer"), "{stderr}");
-    assert!(stderr.contains("at line 257: error: storage unavailable"), "{stderr}");
-    cluster.start_again().unwrap();
-    site.import(&lines).ok().says("duplicate                   256");
+    let words = [
+        "stdin: 256 events",
+        "344 lines have no answer",
+        "at line 257: error: storage unavailable",
+    ];
+    Cut::new(&[]).ends(1, &words);
 }
