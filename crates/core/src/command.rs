@@ -34,6 +34,20 @@ pub enum Act {
     Sightings(Vec<Sighting>),
 }
 
+impl Act {
+    /// The operator wants the node to carry a topic, with the policy that all have.
+    pub fn carry(topic_id: TopicId, name: impl Into<String>) -> Self {
+        Self::SetTopic {
+            topic_id,
+            name: name.into(),
+            enabled: true,
+            pinned: true,
+            wanted: 0,
+            ingest_policy: IngestPolicy::default(),
+        }
+    }
+}
+
 /// Why events leave a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnlinkReason {

@@ -8,7 +8,7 @@ mod holed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Act, Command, Cursor, CursorError, Epoch, IngestPolicy, Seq, TopicId};
+use kukuri_core::{Act, Command, Cursor, CursorError, Epoch, Seq, TopicId};
 use kukuri_event::UnixSeconds;
 use kukuri_feed::{FeedError, POLL_INTERVAL, Tail};
 use kukuri_store::conformance::signing::{Author, Draft};
@@ -21,14 +21,7 @@ const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
 
 async fn model() -> Arc<Model> {
     let model = Arc::new(Model::default());
-    let carry = Act::SetTopic {
-        topic_id: TopicId::global(),
-        name: String::new(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    };
+    let carry = Act::carry(TopicId::global(), "");
     apply(&*model, carry).await;
     model
 }
@@ -73,7 +66,7 @@ async fn a_waiting_reader_wakes_with_the_head() {
     let mut tail = tail(model.clone()).await;
     let started = Instant::now();
     let (rows, ()) = tokio::join!(seqs(&mut tail, 10), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::task::yield_now().await;
         publish(&*model, 0..1).await;
     });
     assert_eq!(rows, [1]);
@@ -87,7 +80,7 @@ async fn a_lost_wake_up_costs_one_poll() {
         let mut tail = tail(Arc::new(Holed::new(model.clone()).deaf(deaf))).await;
         let started = Instant::now();
         let (rows, ()) = tokio::join!(seqs(&mut tail, 10), async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::task::yield_now().await;
             publish(&*model, 0..1).await;
         });
         assert_eq!(rows, [1]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use kukuri_core::{Act, IngestPolicy, Seq, TopicId};
+use kukuri_core::{Act, Seq, TopicId};
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_store::{Clock, Store};
 use kukuri_store_postgres::{Fsync, PostgresStore};
@@ -135,14 +135,7 @@ async fn is_new(store: &dyn Store) -> anyhow::Result<bool> {
 
 /// A new store carries the topic that every node has in common.
 async fn carry_global(opened: &Opened) -> anyhow::Result<()> {
-    let act = Act::SetTopic {
-        topic_id: TopicId::global(),
-        name: "global".to_owned(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    };
+    let act = Act::carry(TopicId::global(), "global");
     let lane = opened.lane();
     let set = lane.run(act).await;
     let _outcome = set.with_context(|| format!("cannot set up {}", opened.place))?;

@@ -88,6 +88,14 @@ stories! {
         wrong_command_lines_are_code_2;
 }
 
+/// By the sort of address that the README advises.
+#[test]
+fn a_server_is_reached_by_its_socket() {
+    let cluster = Cluster::start(Durability::Fast).unwrap();
+    let site = Site::postgres(&cluster.socket_url(&cluster.create_named()));
+    import::what_is_imported_can_be_exported(&site);
+}
+
 #[test]
 fn the_doctor_finds_what_was_tampered_with() {
     doctor::the_doctor_finds_what_was_tampered_with(&Site::sqlite());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kukuri_core::{Act, Command, IngestPolicy, TopicId, UnixMillis};
+use kukuri_core::{Act, Command, TopicId, UnixMillis};
 use kukuri_store::{Store, StoreError};
 use kukuri_store_sqlite::{FILE, Options, SqliteStore};
 use rusqlite::Connection;
@@ -63,14 +63,7 @@ fn a_file_that_is_no_database_is_refused_by_name() {
 async fn the_settings_that_durability_rests_on_are_set() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory, 1).unwrap();
-    let topic = Act::SetTopic {
-        topic_id: TopicId::global(),
-        name: String::new(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    };
+    let topic = Act::carry(TopicId::global(), "");
     let batch: Arc<[Command]> = Arc::new([Command { at: UnixMillis(1), act: topic }]);
     store.apply(batch).await.unwrap();
     let conn = Connection::open(directory.path().join(FILE)).unwrap();

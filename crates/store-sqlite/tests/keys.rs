@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kukuri_core::{Act, Admitted, Command, Dedupe, IngestPolicy, ReadSet, TopicId};
+use kukuri_core::{Act, Admitted, Command, Dedupe, ReadSet, TopicId};
 use kukuri_event::{EventId, Filter, UnixSeconds};
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Entry, Place, Query, Store};
@@ -35,14 +35,7 @@ async fn events_that_share_keys_are_told_apart() {
     let directory = TempDir::new().unwrap();
     let (one, two) = (event(1), event(2));
     let store = open(&directory);
-    let enable = Act::SetTopic {
-        topic_id: TopicId::global(),
-        name: "global".to_owned(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    };
+    let enable = Act::carry(TopicId::global(), "global");
     let acts = [enable, Act::Publish(one.clone()), Act::Publish(two.clone())];
     let batch: Arc<[Command]> =
         acts.into_iter().map(|act| Command { at: NOW.into(), act }).collect();

@@ -22,7 +22,8 @@ async fn every_sabotaged_store_is_caught() {
     let seed = Seed::of_run("-p kukuri-store every_sabotaged");
     for sabotage in Sabotage::ALL {
         let sabotaged = |_| async { Arc::new(Sabotaged::new(*sabotage)) as Arc<dyn Store> };
-        match run(seed, 0..200, sabotaged).await {
+        // As many sequences as a back end is compared for; a rare fault may need most of them.
+        match run(seed, 0..2000, sabotaged).await {
             Ok(_) => panic!("{sabotage:?} was not caught with seed {seed}"),
             Err(mismatch) => println!("{sabotage:?}: batch {} of a sequence", mismatch.batch),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kukuri_core::admission::{Checked, Verdict};
-use kukuri_core::{Act, Admitted, Command, IngestPolicy, Source, TopicId, UnixMillis};
+use kukuri_core::{Act, Admitted, Command, Source, TopicId, UnixMillis};
 use kukuri_event::{EventId, Filter, TagLetter, UnixSeconds};
 use kukuri_store::{Query, Store};
 
@@ -61,14 +61,7 @@ pub fn admit(event: &Checked) -> Admitted {
 
 /// The command that makes a node carry a topic.
 pub fn carry(topic: &TopicId, at: UnixMillis) -> Command {
-    let act = Act::SetTopic {
-        topic_id: topic.clone(),
-        name: String::new(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    };
+    let act = Act::carry(topic.clone(), "");
     Command { at, act }
 }
 

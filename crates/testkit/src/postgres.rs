@@ -138,7 +138,7 @@ impl Cluster {
     #[must_use]
     pub fn socket_url(&self, database: &str) -> String {
         let directory = self.scratch.path().display();
-        format!("postgres://postgres@localhost:{}/{database}?host={directory}", self.port)
+        format!("postgres:///{database}?host={directory}&port={}&user=postgres", self.port)
     }
 
     /// Makes an empty database that nobody else uses and returns its address over TCP.

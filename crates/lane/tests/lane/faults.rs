@@ -128,7 +128,7 @@ async fn a_corrupt_store_is_never_written_again() {
     rig.fail(0, Fault::Before(corrupt.clone()));
     let refused = Err(LaneError::Corrupt(corrupt.clone()));
     assert_eq!(lane.run(publish(&note(0))).await, refused);
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    tokio::time::advance(Duration::from_secs(3600)).await;
     assert_eq!(lane.run(publish(&note(0))).await, refused);
     assert_eq!(*lane.health().borrow(), Health::Corrupt(corrupt));
     assert_eq!(rig.calls(), 1);
@@ -201,7 +201,7 @@ async fn run_with_faults(faults: BTreeMap<u64, Fault>, parcels: Vec<i64>) {
             if answers.iter().all(Result::is_ok) {
                 break;
             }
-            tokio::time::sleep(Duration::from_secs(5)).await;
+            lane.health().wait_for(|health| *health == Health::Running).await.unwrap();
         }
         sent.extend(events.iter().map(|event| event.event().id()));
     }

@@ -1,20 +1,18 @@
 //! A store that fails on command, and short words for what tests do to a lane.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use kukuri_core::{
-    Act, Admitted, Command, Decision, Dedupe, FeedRow, IngestPolicy, ReadSet, TopicId, UnixMillis,
+    Act, Admitted, Command, Decision, Dedupe, FeedRow, ReadSet, TopicId, UnixMillis,
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Model, Store, StoreError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 pub const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
 
@@ -35,7 +33,7 @@ pub struct Rig {
     reopen_faults: Mutex<Vec<StoreError>>,
     /// One permit lets one call through.
     gate: Semaphore,
-    calls: AtomicU64,
+    calls: watch::Sender<u64>,
     batches: Mutex<Vec<Arc<[Command]>>>,
     /// Set by an `Io` error until the store is opened again: a lane must not ask before.
     failed: Mutex<bool>,
@@ -55,7 +53,7 @@ impl Rig {
             faults: Mutex::default(),
             reopen_faults: Mutex::default(),
             gate: Semaphore::new(0),
-            calls: AtomicU64::new(0),
+            calls: watch::Sender::new(0),
             batches: Mutex::default(),
             failed: Mutex::default(),
         })
@@ -75,7 +73,7 @@ impl Rig {
 
     /// How many tries have begun.
     pub fn calls(&self) -> u64 {
-        self.calls.load(Ordering::SeqCst)
+        *self.calls.borrow()
     }
 
     /// The batches that were tried, in order.
@@ -89,9 +87,8 @@ impl Rig {
 
     /// Waits until a try has begun and is held back.
     pub async fn called(&self, calls: u64) {
-        while self.calls() < calls {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let begun = |count: &u64| *count >= calls;
+        self.calls.subscribe().wait_for(begun).await.unwrap();
     }
 
     pub async fn rows(&self) -> Vec<FeedRow> {
@@ -114,8 +111,9 @@ impl Double for Rig {
     }
 
     async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
-        let call = self.calls.fetch_add(1, Ordering::SeqCst);
         self.batches.lock().unwrap().push(Arc::clone(&batch));
+        let call = self.calls();
+        self.calls.send_replace(call + 1);
         self.gate.acquire().await.unwrap().forget();
         assert!(!*self.failed.lock().unwrap(), "a failed store was asked to write");
         let fault = self.faults.lock().unwrap().remove(&call);
@@ -157,14 +155,7 @@ pub async fn lane(rig: &Arc<Rig>, config: LaneConfig) -> Lane {
 }
 
 pub fn carry() -> Act {
-    Act::SetTopic {
-        topic_id: TopicId::global(),
-        name: "global".into(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    }
+    Act::carry(TopicId::global(), "global")
 }
 
 pub fn event(kind: u16, nth: i64) -> Admitted {

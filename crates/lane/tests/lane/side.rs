@@ -63,7 +63,8 @@ async fn duplicates_are_added_up_and_written_after_a_while() {
     assert_eq!(lane.submit_all(acts).await.unwrap().await.len(), 3);
     lane.sighted([note.event().id()]);
     assert_eq!(rig.dedupe(&note).await.unwrap().seen_count, 1);
-    tokio::time::sleep(CONFIG.sightings_flush_interval + Duration::from_millis(10)).await;
+    tokio::time::advance(CONFIG.sightings_flush_interval).await;
+    rig.called(2).await;
     assert_eq!(rig.dedupe(&note).await.unwrap().seen_count, 4);
     assert_eq!(rig.batch_sizes(), [3, 1]);
 }

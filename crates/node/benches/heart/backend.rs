@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Act, Command, IngestPolicy, TopicId, UnixMillis};
+use kukuri_core::{Act, Command, TopicId, UnixMillis};
 use kukuri_store::Store;
 use kukuri_store_postgres::PostgresStore;
 use kukuri_store_sqlite::SqliteStore;
@@ -114,10 +114,7 @@ async fn connect(home: &Home) -> anyhow::Result<Arc<dyn Store>> {
 fn topics(bulk: &Bulk) -> impl Iterator<Item = Command> {
     (0..bulk.topics).map(|nth| {
         let topic_id = TopicId::parse(&bulk.topic(nth)).expect("the load names canonical topics");
-        let name = format!("topic {nth}");
-        let ingest_policy = IngestPolicy::default();
-        let act =
-            Act::SetTopic { topic_id, name, enabled: true, pinned: true, wanted: 0, ingest_policy };
+        let act = Act::carry(topic_id, format!("topic {nth}"));
         Command { at: UnixMillis::from(NOW), act }
     })
 }

@@ -1,8 +1,8 @@
 //! A state with something of everything, ways to reach into it, and the checks on all of it.
 
 use kukuri_core::{
-    Act, Admitted, Command, FeedBounds, FeedRow, IngestPolicy, MarkState, Record, Seq, TopicId,
-    UnixMillis, UnlinkReason, Version,
+    Act, Admitted, Command, FeedBounds, FeedRow, MarkState, Record, Seq, TopicId, UnixMillis,
+    UnlinkReason, Version,
 };
 use kukuri_event::UnixSeconds;
 use kukuri_node::doctor::{Checks, Finding};
@@ -17,14 +17,7 @@ pub fn topic(digit: char) -> TopicId {
 }
 
 pub fn carry(digit: char) -> Act {
-    Act::SetTopic {
-        topic_id: topic(digit),
-        name: String::new(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    }
+    Act::carry(topic(digit), "")
 }
 
 pub fn event(kind: u16, age: i64, digits: &str, tags: &[(&str, String)]) -> Admitted {

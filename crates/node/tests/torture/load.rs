@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use kukuri_core::{Act, Command, IngestPolicy, TopicId, UnixMillis};
+use kukuri_core::{Act, Command, TopicId, UnixMillis};
 use kukuri_event::{Event, EventId, UnixSeconds};
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Store, StoreError};
@@ -103,14 +103,7 @@ impl Load {
 }
 
 fn enable(topic_id: &TopicId) -> Command {
-    let act = Act::SetTopic {
-        topic_id: topic_id.clone(),
-        name: String::new(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    };
+    let act = Act::carry(topic_id.clone(), "");
     Command { at: UnixMillis::from(NOW), act }
 }
 

@@ -95,14 +95,7 @@ async fn a_busy_author_is_found_in_a_quiet_topic() {
     let cluster = rig::cluster();
     let (store, _) = store(&cluster).await;
     let quiet = kukuri_core::TopicId::global();
-    let enable = Act::SetTopic {
-        topic_id: quiet.clone(),
-        name: String::new(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: Default::default(),
-    };
+    let enable = Act::carry(quiet.clone(), "");
     apply(&store, NOW.into(), vec![enable]).await.unwrap();
     let old = Draft::new(1, kukuri_event::UnixSeconds(NOW.0 - 20_000)).tag("t", &quiet);
     let old = Author::numbered(1).admit(&old, NOW);

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{
-    Act, Admitted, Command, Decision, FeedRow, IngestPolicy, Outcome, TopicId, UnixMillis,
-};
+use kukuri_core::{Act, Admitted, Command, Decision, FeedRow, Outcome, TopicId, UnixMillis};
 use kukuri_event::{Filter, UnixSeconds};
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Query, Store, StoreError};
@@ -49,14 +47,7 @@ pub fn topic() -> TopicId {
 }
 
 pub async fn enable(store: &PostgresStore) {
-    let act = Act::SetTopic {
-        topic_id: topic(),
-        name: "test".into(),
-        enabled: true,
-        pinned: true,
-        wanted: 0,
-        ingest_policy: IngestPolicy::default(),
-    };
+    let act = Act::carry(topic(), "test");
     apply(store, NOW.into(), vec![act]).await.unwrap();
 }
 
