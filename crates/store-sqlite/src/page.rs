@@ -166,8 +166,10 @@ pub(crate) fn expired(
 }
 
 pub(crate) fn bodies(conn: &Connection, events: &[Seq]) -> Result<Vec<Option<String>>, StoreError> {
-    // SQLite lends a BLOB from its page; of a text it would make a copy first.
-    let sql = "SELECT events.seq, CAST(event_json AS BLOB)
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT events.seq, event_json
                FROM rarray(?1) AS wanted CROSS JOIN events ON events.seq = wanted.value AND state = 1";
     let wanted: Vec<Value> = events.iter().map(|seq| Value::Integer(seq.0)).collect();
     let mut select = conn.prepare_cached(sql).or_store()?;
@@ -175,13 +177,11 @@ pub(crate) fn bodies(conn: &Connection, events: &[Seq]) -> Result<Vec<Option<Str
     let mut bodies = Vec::with_capacity(events.len());
     while let Some(row) = found.next().or_store()? {
         let seq = Seq(row.get(0).or_store()?);
-        let json = row.get_ref(1).or_store()?.as_blob().map_err(corrupt)?;
-        let json = std::str::from_utf8(json).map_err(corrupt)?.to_owned();
         // Rows come in the order asked for; those that are passed over are not there.
         bodies.extend(
             events[bodies.len()..].iter().take_while(|wanted| **wanted != seq).map(|_| None),
         );
-        bodies.push(Some(json));
+        bodies.push(Some(row.get(1).or_store()?));
     }
     bodies.resize(events.len(), None);
     Ok(bodies)

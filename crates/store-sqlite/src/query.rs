@@ -7,14 +7,15 @@ mod tail_cursor;
 
 use kukuri_core::Seq;
 use kukuri_event::Filter;
-use kukuri_store::{Hit, Hits, Query, QueryError, merge_hits};
+use kukuri_store::{Hits, Query, QueryError, StoreError, merge_hits};
+use rusqlite::Connection;
 
 use crate::desk::{Desk, Snapshot};
 use crate::error::corrupt;
 use crate::page;
 use crate::tail::TailAt;
-use check::{Check, Scene};
-use plan::Plan;
+use check::{Check, Found, Scene};
+use plan::{Bring, Plan};
 
 /// How many more index rows may be read. Shared by all filters of a query.
 pub(crate) struct Budget {
@@ -41,12 +42,27 @@ pub(crate) fn run(desk: &mut Desk, query: &Query) -> Result<Hits, QueryError> {
     for filter in &query.filters {
         answers.push(answer(&mut scene, filter, query, &mut budget)?);
     }
-    let hits = merge_hits(answers);
-    let first: Vec<Seq> = hits.iter().take(query.bodies_max).map(|hit| hit.event).collect();
-    let bodies = page::bodies(&conn, &first)?
-        .into_iter()
-        .map(|body| body.ok_or_else(|| corrupt("a hit that is not there")));
-    Ok(Hits { head: bounds.head, hits, bodies: bodies.collect::<Result<_, _>>()? })
+    let found = merge_hits(answers);
+    let hits = found.iter().map(|found| found.hit).collect();
+    let bodies = bodies(&conn, found, query.bodies_max)?;
+    Ok(Hits { head: bounds.head, hits, bodies })
+}
+
+/// The bodies of the first hits: those that came with the hits, and the others from their rows.
+fn bodies(
+    conn: &Connection,
+    mut found: Vec<Found>,
+    bodies_max: usize,
+) -> Result<Vec<String>, StoreError> {
+    found.truncate(bodies_max);
+    let without = found.iter().filter(|found| found.body.is_none());
+    let missing: Vec<Seq> = without.map(|found| found.hit.event).collect();
+    let mut read = page::bodies(conn, &missing)?.into_iter();
+    let bodies = found.into_iter().map(|found| match found.body {
+        Some(body) => Ok(body),
+        None => read.next().flatten().ok_or_else(|| corrupt("a hit that is not there")),
+    });
+    bodies.collect()
 }
 
 fn answer(
@@ -54,13 +70,15 @@ fn answer(
     filter: &Filter,
     query: &Query,
     budget: &mut Budget,
-) -> Result<Vec<Hit>, QueryError> {
+) -> Result<Vec<Found>, QueryError> {
     let limit = query.limit(filter);
     if limit == 0 || filter.matches_nothing() {
         return Ok(Vec::new());
     }
     let topics = plan::topics(scene, filter)?;
-    let plans = plan::plans(filter, &topics);
+    // A body that is beyond those asked for would be read for nothing.
+    let bring = if limit <= query.bodies_max { Bring::Bodies } else { Bring::Hits };
+    let plans = plan::plans(filter, &topics, bring);
     let last = plans.len() - 1;
     for (nth, plan) in plans.iter().enumerate() {
         // A plan that turns out badly leaves half of the rows for the next.
@@ -78,10 +96,10 @@ fn answer(
             Plan::Ordered(streams) => scan::ordered(&check, streams, limit, &mut part),
         };
         budget.rows_left -= share - part.rows_left;
-        if let Some(mut hits) = result? {
-            hits.sort_unstable_by_key(Hit::order);
-            hits.truncate(limit);
-            return Ok(hits);
+        if let Some(mut found) = result? {
+            found.sort_unstable_by_key(|found| found.hit.order());
+            found.truncate(limit);
+            return Ok(found);
         }
     }
     Err(QueryError::TooBroad { rows_max: query.rows_max })

@@ -46,6 +46,12 @@ pub struct Hit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order(pub Reverse<UnixSeconds>, pub EventId);
 
+impl AsRef<Hit> for Hit {
+    fn as_ref(&self) -> &Hit {
+        self
+    }
+}
+
 impl Hit {
     pub fn order(&self) -> Order {
         Order(Reverse(self.created_at), self.id)
@@ -53,9 +59,9 @@ impl Hit {
 }
 
 /// Joins the answers of several filters: each event once, in order.
-pub fn merge_hits(answers: impl IntoIterator<Item = Vec<Hit>>) -> Vec<Hit> {
-    let mut hits: Vec<Hit> = answers.into_iter().flatten().collect();
-    hits.sort_unstable_by_key(Hit::order);
-    hits.dedup_by_key(|hit| hit.order());
+pub fn merge_hits<H: AsRef<Hit>>(answers: impl IntoIterator<Item = Vec<H>>) -> Vec<H> {
+    let mut hits: Vec<H> = answers.into_iter().flatten().collect();
+    hits.sort_unstable_by_key(|hit| hit.as_ref().order());
+    hits.dedup_by_key(|hit| hit.as_ref().order());
     hits
 }

@@ -28,6 +28,24 @@ pub(super) struct Check<'a> {
     pub topics: Option<&'a [i64]>,
 }
 
+/// An event that matches, with its JSON if that was at hand.
+pub(super) struct Found {
+    pub hit: Hit,
+    pub body: Option<String>,
+}
+
+impl AsRef<Hit> for Found {
+    fn as_ref(&self) -> &Hit {
+        &self.hit
+    }
+}
+
+impl From<Hit> for Found {
+    fn from(hit: Hit) -> Self {
+        Self { hit, body: None }
+    }
+}
+
 /// What an index row says of its event, as far as the filter asks.
 pub(super) struct Candidate {
     pub created_at: i64,
@@ -36,6 +54,7 @@ pub(super) struct Candidate {
     pub author: Option<i64>,
     /// Only the topic index has it, and it answers for the topic too.
     pub topic: Option<TopicCover>,
+    pub body: Option<String>,
 }
 
 pub(super) struct TopicCover {
@@ -103,13 +122,11 @@ impl Check<'_> {
         if !self.asks_for_tags() {
             return Ok(true);
         }
-        // SQLite lends a BLOB from its page; of a text it would make a copy first.
-        let sql = "SELECT CAST(event_json AS BLOB) FROM events WHERE seq = ?1";
+        let sql = "SELECT event_json FROM events WHERE seq = ?1";
         let mut select = self.conn.prepare_cached(sql).or_store()?;
         let mut found = select.query([seq]).or_store()?;
         let Some(row) = found.next().or_store()? else { return Ok(false) };
-        let json = row.get_ref(0).or_store()?.as_blob().map_err(corrupt)?;
-        let json = std::str::from_utf8(json).map_err(corrupt)?;
+        let json = row.get_ref(0).or_store()?.as_str().map_err(corrupt)?;
         let event = Event::parse(json).map_err(|e| corrupt(format!("a broken event ({e})")))?;
         Ok(tags_match(self.filter, &event))
     }

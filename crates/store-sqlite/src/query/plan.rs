@@ -23,8 +23,17 @@ pub(super) enum Plan {
 /// One range of one index, newest first.
 pub(super) enum Stream {
     Topic(i64),
+    /// With the bodies, for a filter that every event of the topic matches.
+    TopicBodies(i64),
     Tag(i64),
     Author(i64),
+}
+
+/// What an answer is wanted to hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bring {
+    Hits,
+    Bodies,
 }
 
 /// The topics a filter asks for, or all of them.
@@ -53,9 +62,12 @@ pub(super) fn topics(scene: &mut Scene<'_>, filter: &Filter) -> Result<Topics, S
 }
 
 /// Plans worth trying, the most selective first; never empty.
-pub(super) fn plans(filter: &Filter, topics: &Topics) -> Vec<Plan> {
+pub(super) fn plans(filter: &Filter, topics: &Topics, bring: Bring) -> Vec<Plan> {
     if let Some(ids) = &filter.ids {
         return vec![Plan::Ids(ids.iter().copied().collect())];
+    }
+    if let (Bring::Bodies, Some(stream)) = (bring, with_bodies(filter, topics)) {
+        return vec![Plan::Ordered(vec![stream])];
     }
     let by_topic = Plan::Ordered(topics.numbers.iter().copied().map(Stream::Topic).collect());
     let by_author = filter.authors.as_ref().map(|authors| {
@@ -71,6 +83,15 @@ pub(super) fn plans(filter: &Filter, topics: &Topics) -> Vec<Plan> {
         plans.extend(by_author);
     }
     plans
+}
+
+/// The stream of a filter that asks for one topic and nothing else. With any other condition, bodies
+/// would be read of events that do not match.
+fn with_bodies(filter: &Filter, topics: &Topics) -> Option<Stream> {
+    let [topic_no] = topics.numbers[..] else { return None };
+    let plain =
+        filter.kinds.is_none() && filter.authors.is_none() && filter.other_tags().next().is_none();
+    plain.then_some(Stream::TopicBodies(topic_no))
 }
 
 /// The tag condition with the fewest values, of those that the index holds.

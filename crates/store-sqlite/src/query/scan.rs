@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
 use kukuri_event::{EventId, Filter};
-use kukuri_store::{Hit, StoreError};
+use kukuri_store::StoreError;
 use rusqlite::{CachedStatement, Connection, Row, Rows, params};
 
-use super::check::{Candidate, Check, TopicCover};
+use super::check::{Candidate, Check, Found, TopicCover};
 use super::plan::Stream;
 use super::tail_cursor::TailCursor;
 use super::{Budget, Spent};
@@ -15,7 +15,7 @@ use crate::error::OrStore;
 use crate::{facts, rows};
 
 /// `None` when the budget is spent.
-type Scanned = Result<Option<Vec<Hit>>, StoreError>;
+type Scanned = Result<Option<Vec<Found>>, StoreError>;
 
 pub(super) fn ids(check: &Check<'_>, ids: &[EventId], budget: &mut Budget) -> Scanned {
     let mut hits = Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn ids(check: &Check<'_>, ids: &[EventId], budget: &mut Budget) -> Sc
             return Ok(None);
         }
         for seq in seqs {
-            hits.extend(check.event(seq)?.filter(|hit| hit.id == *id));
+            hits.extend(check.event(seq)?.filter(|hit| hit.id == *id).map(Found::from));
         }
     }
     Ok(Some(hits))
@@ -55,9 +55,10 @@ pub(super) fn ordered(
         heap.extend(first.as_ref().map(|row| (row.created_at, Reverse(nth))));
         pending.push(first);
     }
-    let (mut hits, mut seen) = (Vec::<Hit>::new(), HashSet::new());
+    let (mut hits, mut seen) = (Vec::<Found>::new(), HashSet::new());
     while let Some((created_at, Reverse(nth))) = heap.pop() {
-        if hits.len() >= limit && hits.last().is_some_and(|hit| hit.created_at.0 > created_at) {
+        if hits.len() >= limit && hits.last().is_some_and(|last| last.hit.created_at.0 > created_at)
+        {
             break;
         }
         if let Err(Spent) = budget.spend(1) {
@@ -66,7 +67,8 @@ pub(super) fn ordered(
         let row = pending[nth].take().expect("a source on the heap has a row");
         // An event on two topics, or with two of the tags, is in two streams.
         if streams.len() == 1 || seen.insert(row.seq) {
-            hits.extend(check.candidate(&row)?);
+            let hit = check.candidate(&row)?;
+            hits.extend(hit.map(|hit| Found { hit, body: row.body }));
         }
         pending[nth] = sources[nth].next()?;
         heap.extend(pending[nth].as_ref().map(|row| (row.created_at, Reverse(nth))));
@@ -97,7 +99,12 @@ fn prepare<'c>(conn: &'c Connection, stream: &Stream) -> Result<CachedStatement<
             "SELECT created_at, seq, kind, event_id, expires_at, author FROM event_topics
              WHERE created_at BETWEEN ?1 AND ?2 AND topic_no = ?3 ORDER BY created_at DESC"
         }
-        Stream::Tag(..) => {
+        Stream::TopicBodies(_) => {
+            "SELECT t.created_at, seq, t.event_id, t.expires_at, event_json
+             FROM event_topics AS t CROSS JOIN events USING (seq)
+             WHERE t.created_at BETWEEN ?1 AND ?2 AND topic_no = ?3 ORDER BY t.created_at DESC"
+        }
+        Stream::Tag(_) => {
             "SELECT created_at, seq FROM event_tags
              WHERE created_at BETWEEN ?1 AND ?2 AND key = ?3 ORDER BY created_at DESC"
         }
@@ -116,7 +123,10 @@ fn open<'s>(
 ) -> Result<Rows<'s>, StoreError> {
     let since = filter.since.map_or(i64::MIN, |since| since.0);
     let until = filter.until.map_or(i64::MAX, |until| until.0);
-    let (Stream::Topic(number) | Stream::Tag(number) | Stream::Author(number)) = stream;
+    let (Stream::Topic(number)
+    | Stream::TopicBodies(number)
+    | Stream::Tag(number)
+    | Stream::Author(number)) = stream;
     statement.query(params![since, until, number]).or_store()
 }
 
@@ -128,16 +138,28 @@ fn candidate(row: &Row<'_>, stream: &Stream, filter: &Filter) -> Result<Candidat
         kind: None,
         author: None,
         topic: None,
+        body: None,
     };
-    if filter.kinds.is_some() && !matches!(stream, Stream::Tag(..)) {
+    if filter.kinds.is_some() && matches!(stream, Stream::Topic(_) | Stream::Author(_)) {
         candidate.kind = Some(row.get(2).or_store()?);
     }
-    if let Stream::Topic(_) = stream {
-        let (event_id, expires_at) = (rows::event_id(row, 3)?, row.get(4).or_store()?);
-        candidate.topic = Some(TopicCover { event_id, expires_at });
-        if filter.authors.is_some() {
-            candidate.author = Some(row.get(5).or_store()?);
+    match stream {
+        Stream::Topic(_) => {
+            candidate.topic = Some(cover(row, 3)?);
+            if filter.authors.is_some() {
+                candidate.author = Some(row.get(5).or_store()?);
+            }
         }
+        Stream::TopicBodies(_) => {
+            candidate.topic = Some(cover(row, 2)?);
+            candidate.body = Some(row.get(4).or_store()?);
+        }
+        Stream::Tag(_) | Stream::Author(_) => {}
     }
     Ok(candidate)
+}
+
+fn cover(row: &Row<'_>, column: usize) -> Result<TopicCover, StoreError> {
+    let event_id = rows::event_id(row, column)?;
+    Ok(TopicCover { event_id, expires_at: row.get(column + 1).or_store()? })
 }

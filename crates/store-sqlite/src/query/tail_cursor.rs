@@ -54,7 +54,7 @@ impl<'a> TailCursor<'a> {
 /// The next places of a stream from one on.
 fn places(events: &TailEvents, stream: &Stream, from: Bound<Newest>) -> Vec<Newest> {
     let (index, number) = match stream {
-        Stream::Topic(topic_no) => (&events.topics, *topic_no),
+        Stream::Topic(topic_no) | Stream::TopicBodies(topic_no) => (&events.topics, *topic_no),
         Stream::Tag(key) => (&events.tags, *key),
         Stream::Author(author) => (&events.authors, *author),
     };
@@ -66,5 +66,5 @@ fn places(events: &TailEvents, stream: &Stream, from: Bound<Newest>) -> Vec<Newe
 fn candidate(events: &TailEvents, (Reverse(created_at), seq): Newest) -> Candidate {
     let event = &events.by_seq[&seq];
     let (kind, author) = (Some(event.kind), Some(event.author));
-    Candidate { created_at, seq, kind, author, topic: None }
+    Candidate { created_at, seq, kind, author, topic: None, body: None }
 }
