@@ -1,0 +1,319 @@
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kukuri_core::{Cursor, CursorError, Epoch, Seq, TopicId};
+use kukuri_event::{Body, UnixSeconds};
+use kukuri_feed::{FeedError, POLL_INTERVAL};
+use kukuri_store::{Clock, Store, StoreError};
+use tokio::task::JoinHandle;
+
+use crate::bodies::Bodies;
+use crate::index::Index;
+use crate::pump::{self, Pump};
+use crate::ring::{Entry, Ring};
+use crate::{Delivery, Detached, Full, Mailbox, SubKey, Subscription};
+
+/// The sizes and waits of a fan-out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FanoutConfig {
+    /// How many rows a late subscription can be given without reading the feed.
+    pub ring_rows_max: usize,
+    pub ring_bytes_max: usize,
+    /// How many bytes of bodies are remembered for rows to come.
+    pub bodies_bytes_max: usize,
+    /// How many rows are read at a time.
+    pub page_rows_max: usize,
+    pub poll_interval: Duration,
+}
+
+impl FanoutConfig {
+    pub const STANDARD: Self = Self {
+        ring_rows_max: 16_384,
+        ring_bytes_max: 16 * 1024 * 1024,
+        bodies_bytes_max: 16 * 1024 * 1024,
+        page_rows_max: 1024,
+        poll_interval: POLL_INTERVAL,
+    };
+}
+
+/// What a fan-out has done and holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FanoutStats {
+    pub position: Seq,
+    pub subscriptions: usize,
+    pub deliveries: u64,
+    /// How often a mailbox was full.
+    pub overflows: u64,
+}
+
+/// How an attempt to attach ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Attached {
+    /// Every row so far was delivered; those to come will be.
+    Live,
+    /// The mailbox was full. Try again after this seq when there is room.
+    Behind(Seq),
+}
+
+/// Gives every change of the feed to the subscriptions it is for. Shared by all doors of a process;
+/// one task behind it reads the feed.
+pub struct Fanout {
+    shared: Arc<Shared>,
+    pump: JoinHandle<()>,
+    keys: AtomicU64,
+}
+
+pub(crate) struct Shared {
+    pub store: Arc<dyn Store>,
+    pub config: FanoutConfig,
+    pub bodies: Bodies,
+    clock: Clock,
+    state: Mutex<State>,
+    deliveries: AtomicU64,
+    overflows: AtomicU64,
+}
+
+struct State {
+    epoch: Epoch,
+    ring: Ring,
+    index: Index,
+    live: HashMap<SubKey, Live>,
+}
+
+struct Live {
+    subscription: Subscription,
+    mailbox: Arc<dyn Mailbox>,
+    /// Where it was attached, which may be ahead of us: rows up to here are none of its business.
+    after: Seq,
+}
+
+impl Fanout {
+    /// Starts at the head of the feed, on the current runtime.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        config: FanoutConfig,
+    ) -> Result<Self, StoreError> {
+        let bounds = store.bounds().await?;
+        let shared = Arc::new(Shared {
+            bodies: Bodies::new(config.bodies_bytes_max),
+            state: Mutex::new(State::new(bounds.epoch, bounds.head, &config)),
+            store,
+            clock,
+            config,
+            deliveries: AtomicU64::new(0),
+            overflows: AtomicU64::new(0),
+        });
+        let start = Cursor { epoch: bounds.epoch, seq: bounds.head };
+        let pump = tokio::spawn(Pump::new(Arc::clone(&shared), start).run());
+        Ok(Self { shared, pump, keys: AtomicU64::new(0) })
+    }
+
+    /// The life of the feed that is delivered now. Asked for before a query, it is the one that the
+    /// query's seq belongs to, or an earlier one, all of whose subscriptions will be detached.
+    pub fn epoch(&self) -> Epoch {
+        self.shared.lock().epoch
+    }
+
+    /// A name for a new subscription.
+    pub fn new_key(&self) -> SubKey {
+        SubKey(self.keys.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Delivers the rows after a cursor and then those to come. The rows are read from the ring if it
+    /// has them all, otherwise from the feed, page by page and outside of the lock.
+    pub async fn attach(
+        &self,
+        subscription: &Subscription,
+        mailbox: &Arc<dyn Mailbox>,
+        after: Cursor,
+    ) -> Result<Attached, FeedError> {
+        let mut cursor = after;
+        loop {
+            let now = self.shared.now();
+            if let Some(attached) = self.shared.lock().attach(subscription, mailbox, cursor, now)? {
+                return Ok(attached);
+            }
+            let rows = self.shared.store.feed(cursor, self.shared.config.page_rows_max).await?;
+            for entry in pump::with_bodies(&self.shared, rows).await? {
+                match offer(subscription, mailbox, &entry, now) {
+                    Err(Full) => return Ok(Attached::Behind(cursor.seq)),
+                    Ok(offered) => self.shared.count(offered),
+                }
+                cursor.seq = entry.row.seq;
+            }
+        }
+    }
+
+    /// Delivers nothing more to the subscription.
+    pub fn detach(&self, key: SubKey) {
+        self.shared.lock().remove(key);
+    }
+
+    /// Keeps the body of an event that may become a row soon.
+    pub fn remember(&self, body: &Arc<Body>) {
+        self.shared.bodies.put(body);
+    }
+
+    /// Passes on an event that is not stored. Whoever has no room for it misses it; such events come
+    /// with no more promise than that.
+    pub fn pass(&self, body: &Arc<Body>, topics: &[TopicId]) {
+        let state = self.shared.lock();
+        for key in state.index.candidates(body.event(), topics) {
+            let Some(live) = state.live.get(&key) else { continue };
+            if live.subscription.wants(body.event(), topics) {
+                let delivery = Delivery { sub: key, seq: None, body: Arc::clone(body) };
+                match live.mailbox.deliver(delivery) {
+                    Ok(()) => self.shared.count(Offered::Taken),
+                    Err(Full) => self.shared.overflowed(),
+                }
+            }
+        }
+    }
+
+    pub fn stats(&self) -> FanoutStats {
+        let state = self.shared.lock();
+        FanoutStats {
+            position: state.ring.position(),
+            subscriptions: state.live.len(),
+            deliveries: self.shared.deliveries.load(Ordering::Relaxed),
+            overflows: self.shared.overflows.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Fanout {
+    fn drop(&mut self) {
+        self.pump.abort();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> UnixSeconds {
+        (self.clock)().seconds()
+    }
+
+    fn count(&self, offered: Offered) {
+        if offered == Offered::Taken {
+            self.deliveries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn overflowed(&self) {
+        self.overflows.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives rows to whom they are for. The lock is taken for each, so that nobody waits long.
+    pub fn dispatch(&self, entries: Vec<Entry>) {
+        let now = self.now();
+        for entry in entries {
+            let mut state = self.lock();
+            let before = state.ring.position();
+            for key in state.candidates(&entry) {
+                let Some(live) = state.live.get(&key) else { continue };
+                match offer(&live.subscription, &live.mailbox, &entry, now) {
+                    Ok(offered) => self.count(offered),
+                    Err(Full) => {
+                        self.overflowed();
+                        let live = state.remove(key).expect("it was live a moment ago");
+                        live.mailbox.detached(key, Detached::Behind(before));
+                    }
+                }
+            }
+            state.ring.push(entry);
+        }
+    }
+
+    /// Begins anew with another feed, to which none of the subscriptions belongs.
+    pub fn diverge(&self, start: Cursor) {
+        let fresh = State::new(start.epoch, start.seq, &self.config);
+        let old = std::mem::replace(&mut *self.lock(), fresh);
+        for (key, live) in old.live {
+            live.mailbox.detached(key, Detached::Diverged);
+        }
+    }
+}
+
+impl State {
+    fn new(epoch: Epoch, position: Seq, config: &FanoutConfig) -> Self {
+        Self {
+            epoch,
+            ring: Ring::new(position, config.ring_rows_max, config.ring_bytes_max),
+            index: Index::default(),
+            live: HashMap::new(),
+        }
+    }
+
+    /// The live subscriptions that a row may be for. A filter stands at its topics only if it has no
+    /// better place, and then the row's own topic is the one that can make the event new to it.
+    fn candidates(&self, entry: &Entry) -> Vec<SubKey> {
+        let Some(body) = &entry.body else { return Vec::new() };
+        let mut keys = self.index.candidates(body.event(), [&entry.row.topic_id]);
+        keys.retain(|key| self.live.get(key).is_some_and(|live| live.after < entry.row.seq));
+        keys
+    }
+
+    /// `None` if rows are missing that only the feed has.
+    fn attach(
+        &mut self,
+        subscription: &Subscription,
+        mailbox: &Arc<dyn Mailbox>,
+        after: Cursor,
+        now: UnixSeconds,
+    ) -> Result<Option<Attached>, CursorError> {
+        if after.epoch != self.epoch {
+            return Err(CursorError::Diverged { head: self.ring.position() });
+        }
+        let mut seq = after.seq;
+        let Some(entries) = self.ring.after(seq) else { return Ok(None) };
+        for entry in entries {
+            if let Err(Full) = offer(subscription, mailbox, entry, now) {
+                return Ok(Some(Attached::Behind(seq)));
+            }
+            seq = entry.row.seq;
+        }
+        self.index.insert(subscription);
+        let (subscription, mailbox) = (subscription.clone(), Arc::clone(mailbox));
+        self.live.insert(subscription.key, Live { subscription, mailbox, after: seq });
+        Ok(Some(Attached::Live))
+    }
+
+    fn remove(&mut self, key: SubKey) -> Option<Live> {
+        let live = self.live.remove(&key)?;
+        self.index.remove(&live.subscription);
+        Some(live)
+    }
+}
+
+/// What became of a row that a mailbox has room for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Offered {
+    Taken,
+    /// It is not for this subscription.
+    PassedOver,
+}
+
+/// Delivers a row if it is for the subscription. An event whose time has come is sent to nobody,
+/// swept or not.
+fn offer(
+    subscription: &Subscription,
+    mailbox: &Arc<dyn Mailbox>,
+    entry: &Entry,
+    now: UnixSeconds,
+) -> Result<Offered, Full> {
+    let Some(body) = &entry.body else { return Ok(Offered::PassedOver) };
+    let alive = body.event().tags().expiration().is_none_or(|end| end > now);
+    if !alive || !subscription.takes(&entry.row, body.event()) {
+        return Ok(Offered::PassedOver);
+    }
+    let (sub, seq) = (subscription.key, Some(entry.row.seq));
+    mailbox.deliver(Delivery { sub, seq, body: Arc::clone(body) })?;
+    Ok(Offered::Taken)
+}

@@ -1,0 +1,37 @@
+use std::sync::Arc;
+
+use kukuri_core::Seq;
+use kukuri_event::Body;
+
+use crate::SubKey;
+
+/// An event for a subscription. The body is shared by all who get it.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub sub: SubKey,
+    /// The row that made the event new to the subscription; none for an event that is not stored.
+    pub seq: Option<Seq>,
+    pub body: Arc<Body>,
+}
+
+/// There is no room for a delivery now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Why a subscription is live no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detached {
+    /// Its mailbox was full. Everything up to this seq was delivered or was none of its business:
+    /// when there is room, it can be attached after it.
+    Behind(Seq),
+    /// The feed was replaced by another one. Nothing leads from one to the other.
+    Diverged,
+}
+
+/// Where the events of subscriptions go. Called with the fan-out's lock held: it must neither block
+/// nor call back.
+pub trait Mailbox: Send + Sync {
+    fn deliver(&self, delivery: Delivery) -> Result<(), Full>;
+
+    fn detached(&self, sub: SubKey, why: Detached);
+}
