@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::{Event, EventId, Kind, Pubkey, TagLetter, UnixSeconds};
 
@@ -38,7 +39,19 @@ impl Filter {
     }
 
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        serde_json::from_str(text).map_err(|error| FilterError(error.to_string()))
+        Self::parse_with(text, |_, _| false)
+    }
+
+    /// Reads a filter that may have fields of an extension. `extra` is asked about each field that
+    /// NIP-01 does not name and says whether it understands it.
+    pub fn parse_with(
+        text: &str,
+        extra: impl FnMut(&str, &RawValue) -> bool,
+    ) -> Result<Self, FilterError> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let filter = deserializer.deserialize_map(FilterVisitor(extra));
+        let filter = filter.and_then(|filter| deserializer.end().map(|()| filter));
+        filter.map_err(|error| FilterError(error.to_string()))
     }
 
     /// The conditions on the fields every event has once; all but tags.
@@ -48,6 +61,14 @@ impl Filter {
             && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
             && self.since.is_none_or(|since| created_at >= since)
             && self.until.is_none_or(|until| created_at <= until)
+    }
+
+    /// How many values its conditions name, all together.
+    pub fn values(&self) -> usize {
+        self.ids.as_ref().map_or(0, |ids| ids.len())
+            + self.authors.as_ref().map_or(0, |authors| authors.len())
+            + self.kinds.as_ref().map_or(0, |kinds| kinds.len())
+            + self.tags.values().map(|values| values.len()).sum::<usize>()
     }
 
     /// The topics the filter asks for, if it has a `#t` condition.
@@ -84,22 +105,16 @@ pub fn matches_any<L: AsRef<str>>(filters: &[Filter], event: &Event, links: &[L]
     filters.iter().any(|filter| matches(filter, event, links))
 }
 
-impl<'de> Deserialize<'de> for Filter {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FilterVisitor)
-    }
-}
+struct FilterVisitor<X>(X);
 
-struct FilterVisitor;
-
-impl<'de> Visitor<'de> for FilterVisitor {
+impl<'de, X: FnMut(&str, &RawValue) -> bool> Visitor<'de> for FilterVisitor<X> {
     type Value = Filter;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a filter object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Filter, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Filter, A::Error> {
         let mut filter = Filter::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
@@ -123,10 +138,13 @@ impl<'de> Visitor<'de> for FilterVisitor {
                 _ => {
                     // A condition we do not know must not be skipped: the answer would hold events
                     // that nobody asked for.
-                    let letter = key.strip_prefix('#').and_then(TagLetter::parse);
-                    let letter = letter.ok_or_else(|| {
-                        de::Error::custom(format!("unknown filter field {key:?}"))
-                    })?;
+                    let Some(letter) = key.strip_prefix('#').and_then(TagLetter::parse) else {
+                        let value: &RawValue = map.next_value()?;
+                        if (self.0)(&key, value) {
+                            continue;
+                        }
+                        return Err(de::Error::custom(format!("unknown filter field {key:?}")));
+                    };
                     let values: BTreeSet<String> = map.next_value()?;
                     if filter.tags.insert(letter, values).is_some() {
                         return Err(de::Error::custom(format!("duplicate filter field {key:?}")));

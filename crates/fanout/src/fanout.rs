@@ -52,8 +52,10 @@ pub struct FanoutStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Attached {
-    /// Every row so far was delivered; those to come will be.
-    Live,
+    /// Every row up to this one was delivered; those to come will be.
+    Live(Seq),
+    /// The subscription was closed meanwhile.
+    Closed,
     /// The mailbox was full. Try again after this seq when there is room.
     Behind(Seq),
 }
@@ -279,10 +281,13 @@ impl State {
             }
             seq = entry.row.seq;
         }
+        if !mailbox.is_open(subscription.key) {
+            return Ok(Some(Attached::Closed));
+        }
         self.index.insert(subscription);
         let (subscription, mailbox) = (subscription.clone(), Arc::clone(mailbox));
         self.live.insert(subscription.key, Live { subscription, mailbox, after: seq });
-        Ok(Some(Attached::Live))
+        Ok(Some(Attached::Live(seq)))
     }
 
     fn remove(&mut self, key: SubKey) -> Option<Live> {

@@ -31,6 +31,10 @@ pub enum Detached {
 /// Where the events of subscriptions go. Called with the fan-out's lock held: it must neither block
 /// nor call back.
 pub trait Mailbox: Send + Sync {
+    /// Whether the subscription is still wanted. Whoever closes one says no from then on, and
+    /// detaches it after that: so none is attached that nobody would detach.
+    fn is_open(&self, sub: SubKey) -> bool;
+
     fn deliver(&self, delivery: Delivery) -> Result<(), Full>;
 
     fn detached(&self, sub: SubKey, why: Detached);

@@ -1,6 +1,6 @@
 //! A mailbox that remembers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use kukuri_core::Seq;
@@ -16,6 +16,7 @@ pub struct Letterbox {
 struct Inside {
     delivered: HashMap<SubKey, Vec<(Option<Seq>, EventId)>>,
     detached: Vec<(SubKey, Detached)>,
+    closed: HashSet<SubKey>,
     /// How many more fit in; any number without it.
     room: Option<usize>,
 }
@@ -35,6 +36,10 @@ impl Letterbox {
         self.inside.lock().unwrap().room = Some(room);
     }
 
+    pub fn close(&self, sub: SubKey) {
+        self.inside.lock().unwrap().closed.insert(sub);
+    }
+
     pub fn delivered(&self, sub: SubKey) -> Vec<(Option<Seq>, EventId)> {
         self.inside.lock().unwrap().delivered.get(&sub).cloned().unwrap_or_default()
     }
@@ -45,6 +50,10 @@ impl Letterbox {
 }
 
 impl Mailbox for Letterbox {
+    fn is_open(&self, sub: SubKey) -> bool {
+        !self.inside.lock().unwrap().closed.contains(&sub)
+    }
+
     fn deliver(&self, delivery: Delivery) -> Result<(), Full> {
         let mut inside = self.inside.lock().unwrap();
         if let Some(room) = &mut inside.room {

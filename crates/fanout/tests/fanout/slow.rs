@@ -84,7 +84,7 @@ async fn apply(store: &dyn Store, acts: Vec<Act>) {
 async fn a_full_mailbox_loses_nothing() {
     let scene = Scene::new().await;
     let (letterbox, subscription) = (Letterbox::with_room(2), scene.subscription());
-    assert_eq!(scene.attach(&subscription, &letterbox, Seq::ZERO).await, Attached::Live);
+    assert_eq!(scene.attach(&subscription, &letterbox, Seq::ZERO).await, Attached::Live(Seq::ZERO));
     scene.publish_many(0..20).await;
     let detached = letterbox.take_detached();
     let [(key, Detached::Behind(mut seq))] = detached[..] else { panic!("{detached:?}") };
@@ -92,8 +92,8 @@ async fn a_full_mailbox_loses_nothing() {
     loop {
         letterbox.make_room(3);
         match scene.attach(&subscription, &letterbox, seq).await {
-            Attached::Live => break,
             Attached::Behind(further) => seq = further,
+            attached => break assert_eq!(attached, Attached::Live(Seq(20))),
         }
     }
     letterbox.make_room(100);
@@ -114,7 +114,7 @@ async fn rows_up_to_s_are_not_delivered() {
     scene.publish(drafts.collect::<Vec<_>>()).await;
     let head = scene.store.bounds().await.unwrap().head;
     assert!(scene.fanout.stats().position < head, "the fan-out is not behind");
-    assert_eq!(scene.attach(&subscription, &letterbox, head).await, Attached::Live);
+    assert_eq!(scene.attach(&subscription, &letterbox, head).await, Attached::Live(head));
     scene.reach(head).await;
     assert_eq!(letterbox.delivered(subscription.key), []);
     scene.publish_many(3..4).await;
@@ -130,6 +130,10 @@ async fn a_detached_subscription_gets_nothing_more() {
     scene.fanout.detach(subscription.key);
     scene.publish_many(1..2).await;
     assert_eq!(letterbox.delivered(subscription.key).len(), 1);
+    assert_eq!(scene.fanout.stats().subscriptions, 0);
+    // Nor does one that was closed before it was live.
+    letterbox.close(subscription.key);
+    assert_eq!(scene.attach(&subscription, &letterbox, Seq(2)).await, Attached::Closed);
     assert_eq!(scene.fanout.stats().subscriptions, 0);
 }
 
@@ -147,7 +151,7 @@ async fn expired_events_are_not_sent() {
     scene.store.apply(vec![Command { at, act }].into()).await.unwrap();
     let head = scene.publish_many(0..1).await;
     assert_eq!(head, Seq(2));
-    assert_eq!(scene.attach(&subscription, &letterbox, Seq::ZERO).await, Attached::Live);
+    assert_eq!(scene.attach(&subscription, &letterbox, Seq::ZERO).await, Attached::Live(head));
     let seqs: Vec<_> = letterbox.delivered(subscription.key).iter().map(|(seq, _)| *seq).collect();
     assert_eq!(seqs, [Some(Seq(2))]);
 }

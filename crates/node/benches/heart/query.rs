@@ -11,7 +11,7 @@ use kukuri_testkit::generate::bulk::Bulk;
 use crate::NOW;
 use crate::meter::{Percentiles, Verify};
 
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 30;
 const FILTERS: usize = 200;
 /// No case finds more.
 const BODIES_MAX: usize = 100;

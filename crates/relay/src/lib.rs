@@ -1,0 +1,37 @@
+//! The WebSocket door of the node: NIP-01 and its companions over the write lane and the fan-out.
+//! Knows no SQL and no accounts: who may do what it asks of a [`Gate`].
+//!
+//! ```text
+//! socket ─reader→ Session::handle ─→ Output ─┬→ lane, whose answer is an OK
+//!                                            ├→ request: stored events, EOSE, then the fan-out
+//!                                            └→ outbox ─writer→ socket
+//! ```
+//! The session decides and does no I/O. Reader and writer are tasks of their own: a client that does
+//! not read holds up nobody but itself.
+
+mod address;
+mod auth;
+mod connection;
+mod gate;
+mod limits;
+mod message;
+mod nip11;
+mod outbox;
+mod rate;
+mod relay;
+mod reply;
+mod request;
+mod server;
+mod session;
+mod topics;
+
+pub use address::{Network, NetworkError, Sender};
+pub use auth::AuthError;
+pub use gate::{Auth, AuthGate, Authed, Gate, OpenGate};
+pub use limits::RelayLimits;
+pub use message::{ClientMessage, Question, SubId, Unreadable};
+pub use nip11::About;
+pub use rate::{Allowance, Meter};
+pub use relay::{Relay, RelayConfig, RelayStats};
+pub use server::serve;
+pub use session::{Ask, Charge, Output, Resume, Session, Surroundings};

@@ -1,0 +1,71 @@
+//! What a connection may do. One table: the session enforces it, NIP-11 tells it, and tests try it at
+//! n and n + 1.
+
+use std::time::Duration;
+
+use kukuri_core::Limits;
+
+use crate::rate::Allowance;
+
+/// The limits of the WebSocket door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayLimits {
+    /// Those of events, which every door shares.
+    pub events: Limits,
+    pub message_bytes_max: usize,
+    pub filters_max: usize,
+    /// Ids, authors, kinds and tag values of one filter together.
+    pub filter_values_max: usize,
+    /// Bounds the `limit` of each filter.
+    pub limit_max: usize,
+    pub subscriptions_max: usize,
+    pub sub_id_chars_max: usize,
+    /// Index rows that one REQ or COUNT may cost.
+    pub scan_rows_max: usize,
+    /// Events of one connection that wait for their OK; more are not read.
+    pub in_flight_events_max: usize,
+    /// What waits to be sent on one connection; a live subscription that needs more falls behind.
+    pub outbound_bytes_max: usize,
+    /// How far a subscription may fall behind before it is closed.
+    pub lag_rows_max: i64,
+    pub connections_max: usize,
+    /// Of one IPv4 address or one IPv6 /64.
+    pub connections_per_ip_max: usize,
+    /// From the first byte to the upgrade.
+    pub handshake_wait_max: Duration,
+    pub ping_interval: Duration,
+    /// How long nothing at all can be sent before the connection is given up.
+    pub stall_wait_max: Duration,
+    pub events_per_ip: Allowance,
+    pub events_per_pubkey: Allowance,
+    pub requests_per_ip: Allowance,
+    pub connects_per_ip: Allowance,
+    /// How many addresses and keys are remembered; who has been quiet longest is forgotten first.
+    pub senders_remembered_max: usize,
+}
+
+impl RelayLimits {
+    pub const STANDARD: Self = Self {
+        events: Limits::STANDARD,
+        message_bytes_max: 128 * 1024,
+        filters_max: 10,
+        filter_values_max: 500,
+        limit_max: 500,
+        subscriptions_max: 32,
+        sub_id_chars_max: 64,
+        scan_rows_max: 50_000,
+        in_flight_events_max: 256,
+        outbound_bytes_max: 1024 * 1024,
+        lag_rows_max: 100_000,
+        connections_max: 10_000,
+        connections_per_ip_max: 10,
+        handshake_wait_max: Duration::from_secs(10),
+        ping_interval: Duration::from_secs(30),
+        stall_wait_max: Duration::from_secs(60),
+        events_per_ip: Allowance { per_minute: 600, burst: 200 },
+        events_per_pubkey: Allowance { per_minute: 300, burst: 100 },
+        requests_per_ip: Allowance { per_minute: 1200, burst: 200 },
+        connects_per_ip: Allowance { per_minute: 120, burst: 30 },
+        senders_remembered_max: 65_536,
+    };
+}

@@ -1,0 +1,102 @@
+//! What clients say, and how it is read. Whatever they send gets an answer: what cannot be read says
+//! which one.
+
+use std::collections::BTreeSet;
+
+use kukuri_event::Filter;
+use serde_json::value::RawValue;
+
+/// The name a client gives a subscription, its own and this connection's only.
+pub type SubId = String;
+
+/// A message of the right shape.
+#[derive(Debug)]
+pub enum ClientMessage<'a> {
+    /// The event's text, to be screened.
+    Event(&'a str),
+    Req(Question),
+    Count(Question),
+    Close(SubId),
+    Auth(&'a str),
+}
+
+/// A group of filters, and where to go on from if the client has been here before.
+#[derive(Debug)]
+pub struct Question {
+    pub sub: SubId,
+    pub filters: Vec<Filter>,
+    pub after: Option<String>,
+}
+
+/// What to answer to a message that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    Notice(String),
+    Closed { sub: SubId, why: String },
+}
+
+impl<'a> ClientMessage<'a> {
+    pub fn parse(text: &'a str) -> Result<Self, Unreadable> {
+        let parts: Vec<&'a RawValue> = serde_json::from_str(text)
+            .map_err(|_| notice("a message is a JSON array that begins with its name"))?;
+        let [name, rest @ ..] = &parts[..] else {
+            return Err(notice("an empty message"));
+        };
+        match (string(name).as_deref(), rest) {
+            (Some("EVENT"), [event]) => Ok(Self::Event(event.get())),
+            (Some("AUTH"), [event]) => Ok(Self::Auth(event.get())),
+            (Some("CLOSE"), [sub]) => Ok(Self::Close(sub_id(sub)?)),
+            (Some("REQ"), [sub, filters @ ..]) => question(sub, filters).map(Self::Req),
+            (Some("COUNT"), [sub, filters @ ..]) => question(sub, filters).map(Self::Count),
+            (Some(name @ ("EVENT" | "AUTH" | "CLOSE" | "REQ" | "COUNT")), _) => {
+                Err(notice(&format!("{name} has the wrong number of parts")))
+            }
+            _ => Err(notice("unknown message: EVENT, REQ, CLOSE, COUNT and AUTH are known")),
+        }
+    }
+}
+
+fn notice(why: &str) -> Unreadable {
+    Unreadable::Notice(format!("invalid: {why}"))
+}
+
+fn string(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok()
+}
+
+fn sub_id(value: &RawValue) -> Result<SubId, Unreadable> {
+    string(value).ok_or_else(|| notice("a subscription id is a string"))
+}
+
+fn question(sub: &RawValue, filters: &[&RawValue]) -> Result<Question, Unreadable> {
+    let sub = sub_id(sub)?;
+    let closed = |why: String| Unreadable::Closed { sub: sub.clone(), why };
+    let mut afters = BTreeSet::new();
+    let mut read = Vec::with_capacity(filters.len());
+    for text in filters {
+        let mut after = None;
+        let filter = Filter::parse_with(text.get(), |key, value| {
+            if key != "after" {
+                return false;
+            }
+            after = string(value);
+            after.is_some()
+        });
+        read.push(filter.map_err(|error| closed(format!("invalid: bad filter: {error}")))?);
+        afters.insert(after);
+    }
+    match afters.len() {
+        0 => Err(closed("invalid: no filter".into())),
+        1 => Ok(Question { after: afters.pop_first().flatten(), filters: read, sub }),
+        _ => Err(closed("invalid: all filters need the same after".into())),
+    }
+}
+
+/// The id an event says it has, for the answer to one that is not accepted.
+pub fn claimed_id(event: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Claim {
+        id: String,
+    }
+    serde_json::from_str::<Claim>(event).ok().map(|claim| claim.id)
+}

@@ -1,0 +1,242 @@
+//! What all connections share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kukuri_core::UnixMillis;
+use kukuri_core::admission::{Rate, Topicless};
+use kukuri_event::Pubkey;
+use kukuri_fanout::Fanout;
+use kukuri_lane::Lane;
+use kukuri_store::{Clock, Store, StoreError};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::address::{Network, Sender};
+use crate::gate::Gate;
+use crate::limits::RelayLimits;
+use crate::nip11::About;
+use crate::rate::Meter;
+use crate::session::{Charge, Surroundings};
+use crate::topics::{self, Carried};
+
+/// How a relay behaves.
+pub struct RelayConfig {
+    pub limits: RelayLimits,
+    pub topicless: Topicless,
+    /// The addresses by which clients know this relay; proofs of keys are bound to them.
+    pub urls: Vec<String>,
+    pub trusted_proxies: Vec<Network>,
+    pub about: About,
+}
+
+/// Numbers for people who watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayStats {
+    pub connections: usize,
+    pub connections_refused: u64,
+    pub messages: u64,
+    pub events_published: u64,
+    pub requests: u64,
+    pub subscriptions_too_slow: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    connections: AtomicUsize,
+    pub connections_refused: AtomicU64,
+    pub messages: AtomicU64,
+    pub events_published: AtomicU64,
+    pub requests: AtomicU64,
+    pub subscriptions_too_slow: AtomicU64,
+}
+
+pub(crate) fn add_one(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The door, with all that is behind it. Dropping it ends its own tasks.
+pub struct Relay {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) fanout: Arc<Fanout>,
+    pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) config: RelayConfig,
+    pub(crate) clock: Clock,
+    pub(crate) carried: watch::Receiver<Carried>,
+    pub(crate) counters: Counters,
+    /// Ends every connection.
+    pub(crate) closing: CancellationToken,
+    /// What connections and listeners run.
+    pub(crate) tasks: TaskTracker,
+    rates: Rates,
+    present: Mutex<HashMap<Sender, usize>>,
+    followers: [tokio::task::AbortHandle; 2],
+}
+
+struct Rates {
+    events: Mutex<Meter<Sender>>,
+    events_of: Mutex<Meter<Pubkey>>,
+    requests: Mutex<Meter<Sender>>,
+    connects: Mutex<Meter<Sender>>,
+}
+
+impl Relay {
+    /// Starts what follows topics and passes ephemeral events on, on the current runtime.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        lane: Arc<Lane>,
+        fanout: Arc<Fanout>,
+        gate: Arc<dyn Gate>,
+        clock: Clock,
+        config: RelayConfig,
+    ) -> Result<Arc<Self>, StoreError> {
+        let (sender, carried) = watch::channel(topics::read(&*store).await?);
+        let topics = tokio::spawn(topics::follow(Arc::clone(&store), sender));
+        let ephemerals = pass_ephemerals(Arc::clone(&lane), Arc::clone(&fanout), carried.clone());
+        let ephemerals = tokio::spawn(ephemerals);
+        let followers = [topics.abort_handle(), ephemerals.abort_handle()];
+        Ok(Arc::new(Self {
+            rates: Rates::new(&config.limits),
+            store,
+            lane,
+            fanout,
+            gate,
+            config,
+            clock,
+            carried,
+            counters: Counters::default(),
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            present: Mutex::new(HashMap::new()),
+            followers,
+        }))
+    }
+
+    pub fn stats(&self) -> RelayStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RelayStats {
+            connections: self.counters.connections.load(Ordering::Relaxed),
+            connections_refused: read(&self.counters.connections_refused),
+            messages: read(&self.counters.messages),
+            events_published: read(&self.counters.events_published),
+            requests: read(&self.counters.requests),
+            subscriptions_too_slow: read(&self.counters.subscriptions_too_slow),
+        }
+    }
+
+    /// Takes no more connections, tells those that are open, and waits until they have ended.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    pub(crate) fn now(&self) -> UnixMillis {
+        (self.clock)()
+    }
+
+    /// Calls `work` with what messages of a sender are judged by now.
+    pub(crate) fn around<T>(&self, sender: Sender, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+        let (now, topics) = (self.now(), Arc::clone(&self.carried.borrow()));
+        work(&Surroundings {
+            now,
+            limits: &self.config.limits,
+            topics: &topics,
+            topicless: self.config.topicless,
+            urls: &self.config.urls,
+            gate: &*self.gate,
+            charge: &|charge| self.rates.charge(sender, charge, now),
+        })
+    }
+
+    /// A place for a connection, unless its sender or the node has too many.
+    pub(crate) fn admit(self: &Arc<Self>, sender: Sender) -> Result<Presence, Refused> {
+        let limits = &self.config.limits;
+        if take(&self.rates.connects, sender, self.now()) == Rate::Exceeded {
+            return Err(Refused::TooOften);
+        }
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_sender = present.get(&sender).copied().unwrap_or(0);
+        if of_sender >= limits.connections_per_ip_max {
+            return Err(Refused::TooMany);
+        }
+        if self.counters.connections.load(Ordering::Relaxed) >= limits.connections_max {
+            return Err(Refused::Full);
+        }
+        present.insert(sender, of_sender + 1);
+        self.counters.connections.fetch_add(1, Ordering::Relaxed);
+        Ok(Presence { relay: Arc::clone(self), sender })
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.followers.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+/// Why a connection is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    TooOften,
+    TooMany,
+    Full,
+}
+
+/// A connection that counts for its sender for as long as this exists.
+pub(crate) struct Presence {
+    relay: Arc<Relay>,
+    pub sender: Sender,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let mut present = self.relay.present.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = present.get_mut(&self.sender) {
+            *count -= 1;
+            if *count == 0 {
+                present.remove(&self.sender);
+            }
+        }
+        self.relay.counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Rates {
+    fn new(limits: &RelayLimits) -> Self {
+        let max = limits.senders_remembered_max;
+        Self {
+            events: Mutex::new(Meter::new(limits.events_per_ip, max)),
+            events_of: Mutex::new(Meter::new(limits.events_per_pubkey, max)),
+            requests: Mutex::new(Meter::new(limits.requests_per_ip, max)),
+            connects: Mutex::new(Meter::new(limits.connects_per_ip, max)),
+        }
+    }
+
+    fn charge(&self, sender: Sender, charge: Charge, now: UnixMillis) -> Rate {
+        match charge {
+            Charge::Event => take(&self.events, sender, now),
+            Charge::EventOf(pubkey) => take(&self.events_of, pubkey, now),
+            Charge::Request => take(&self.requests, sender, now),
+        }
+    }
+}
+
+fn take<K: std::hash::Hash + Eq>(meter: &Mutex<Meter<K>>, key: K, now: UnixMillis) -> Rate {
+    meter.lock().unwrap_or_else(PoisonError::into_inner).take(key, now)
+}
+
+/// Hands ephemeral events to who listens now, in the topics that are carried now.
+async fn pass_ephemerals(lane: Arc<Lane>, fanout: Arc<Fanout>, carried: watch::Receiver<Carried>) {
+    let mut ephemerals = lane.ephemerals();
+    // The lane lives as long as this has not heard its end.
+    drop(lane);
+    while let Some(event) = ephemerals.next().await {
+        let carried = Arc::clone(&carried.borrow());
+        let topics = event.topics().iter().filter(|topic| carried.contains(*topic)).cloned();
+        fanout.pass(event.body(), &topics.collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,137 @@
+//! Listening: HTTP with a bounded head and a bounded wait, and its upgrade to a WebSocket.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{ConnectInfo, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use crate::address::{Sender, origin};
+use crate::relay::{Refused, Relay, add_one};
+use crate::{connection, nip11};
+
+/// The head of a request.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Of what is read at once, and of what is gathered for a write, on each connection.
+const READ_BUFFER_BYTES: usize = 4 * 1024;
+const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+/// The pause after a connection could not be taken, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes connections until the relay closes.
+pub async fn serve(relay: Arc<Relay>, listener: TcpListener) {
+    let router = Router::new().route("/", get(root)).with_state(Arc::clone(&relay));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = relay.closing.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let router = router.clone().layer(Extension(ConnectInfo(peer)));
+                relay.tasks.spawn(talk(Arc::clone(&relay), stream, router));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be taken");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Speaks HTTP until the connection ends or becomes a WebSocket.
+async fn talk(relay: Arc<Relay>, stream: TcpStream, router: Router) {
+    // Small answers must not wait for the acknowledgement of the ones before.
+    let _ = stream.set_nodelay(true);
+    let wait_max = relay.config.limits.handshake_wait_max;
+    let mut http = http1::Builder::new();
+    http.max_buf_size(HEAD_BYTES_MAX).header_read_timeout(wait_max).timer(TokioTimer::new());
+    let service = TowerToHyperService::new(router);
+    let talk = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    tokio::select! {
+        // An upgraded connection ends here at once and goes on by itself.
+        _ = timeout(wait_max * 3, talk) => {}
+        () = relay.closing.cancelled() => {}
+    }
+}
+
+async fn root(
+    State(relay): State<Arc<Relay>>,
+    Extension(ConnectInfo(peer)): Extension<ConnectInfo<SocketAddr>>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    match upgrade {
+        Ok(upgrade) => {
+            let sender = sender(peer.ip(), &headers, &relay.config.trusted_proxies);
+            upgraded(relay, sender, upgrade)
+        }
+        Err(_) => describe(&relay, &headers),
+    }
+}
+
+fn upgraded(relay: Arc<Relay>, sender: Sender, upgrade: WebSocketUpgrade) -> Response {
+    let presence = match relay.admit(sender) {
+        Ok(presence) => presence,
+        Err(refused) => {
+            add_one(&relay.counters.connections_refused);
+            return refuse(refused);
+        }
+    };
+    let limits = &relay.config.limits;
+    let upgrade = upgrade
+        .max_message_size(limits.message_bytes_max)
+        .max_frame_size(limits.message_bytes_max)
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_write_buffer_size(2 * limits.outbound_bytes_max);
+    let challenge = challenge();
+    upgrade.on_upgrade(move |socket| {
+        let tasks = relay.tasks.clone();
+        tasks.track_future(connection::run(socket, relay, presence, challenge))
+    })
+}
+
+fn sender(peer: IpAddr, headers: &HeaderMap, trusted: &[crate::Network]) -> Sender {
+    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|v| v.to_str().ok());
+    let forwarded: Vec<&str> = forwarded.collect();
+    Sender::from(origin(peer, forwarded.into_iter(), trusted))
+}
+
+fn refuse(refused: Refused) -> Response {
+    let (status, why) = match refused {
+        Refused::TooOften => (StatusCode::TOO_MANY_REQUESTS, "too many new connections"),
+        Refused::TooMany => (StatusCode::TOO_MANY_REQUESTS, "too many connections"),
+        Refused::Full => (StatusCode::SERVICE_UNAVAILABLE, "this relay is full"),
+    };
+    (status, [(header::RETRY_AFTER, "60")], why).into_response()
+}
+
+fn describe(relay: &Relay, headers: &HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let cors = [(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")];
+    if accept.is_some_and(|accept| accept.contains("application/nostr+json")) {
+        let json = [(header::CONTENT_TYPE, "application/nostr+json")];
+        return (cors, json, nip11::document(relay).to_string()).into_response();
+    }
+    let policy =
+        [(header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")];
+    (policy, Html(nip11::page(relay))).into_response()
+}
+
+/// Thirty-two random bytes.
+fn challenge() -> String {
+    let bytes: [u8; 32] = rand::random();
+    kukuri_event::EventId::from_bytes(bytes).to_hex()
+}

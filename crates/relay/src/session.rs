@@ -1,0 +1,322 @@
+//! What is said on one connection, without the connection: messages go in, and what is to be done
+//! comes out. Knows no sockets, no tasks and no clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kukuri_core::admission::{Age, Checked, Door, Rate, Topicless, Verdict, screen};
+use kukuri_core::{Admitted, Cursor, Rejection, Source, TopicId, UnixMillis};
+use kukuri_event::{EventId, Filter, Pubkey};
+use kukuri_lane::Answer;
+
+use crate::gate::{Auth, Authed, Gate};
+use crate::limits::RelayLimits;
+use crate::message::{ClientMessage, Question, SubId, Unreadable, claimed_id};
+use crate::{auth, reply};
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Output {
+    Send(String),
+    /// Publish the event, and tell the session the answer.
+    Publish(Admitted),
+    Ask(Ask),
+    Count(Ask),
+    /// The client wants no more of the subscription.
+    Forget(SubId),
+    /// The subscription cannot go on; the client is to be told why.
+    Close(SubId, &'static str),
+}
+
+/// A question that may be asked.
+#[derive(Debug)]
+pub struct Ask {
+    pub sub: SubId,
+    pub filters: Vec<Filter>,
+    pub resume: Option<Resume>,
+}
+
+/// Where a client that was here before goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// From the oldest row that is kept.
+    Floor,
+    After(Cursor),
+}
+
+/// What is charged to a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    Event,
+    EventOf(Pubkey),
+    Request,
+}
+
+/// What messages are judged by, as of now.
+pub struct Surroundings<'a> {
+    pub now: UnixMillis,
+    pub limits: &'a RelayLimits,
+    /// The topics this node carries.
+    pub topics: &'a BTreeSet<TopicId>,
+    pub topicless: Topicless,
+    /// The addresses by which clients know this relay.
+    pub urls: &'a [String],
+    pub gate: &'a dyn Gate,
+    /// Whether the sender of this connection keeps to its rates.
+    pub charge: &'a dyn Fn(Charge) -> Rate,
+}
+
+/// One connection's state.
+pub struct Session {
+    challenge: String,
+    challenged: bool,
+    authed: Authed,
+    /// The topics that each subscription asks for.
+    subs: BTreeMap<SubId, BTreeSet<TopicId>>,
+}
+
+impl Session {
+    /// `challenge` must be of this connection alone and not to be guessed.
+    pub fn new(challenge: String) -> Self {
+        Self { challenge, challenged: false, authed: Authed::new(), subs: BTreeMap::new() }
+    }
+
+    /// What is said first.
+    pub fn greet(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
+        match around.gate.auth() {
+            Auth::Off => Vec::new(),
+            Auth::Required => self.challenge().into_iter().collect(),
+        }
+    }
+
+    pub fn subscriptions(&self) -> usize {
+        self.subs.len()
+    }
+
+    pub fn handle(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
+        match ClientMessage::parse(text) {
+            Ok(ClientMessage::Event(event)) => self.event(event, around),
+            Ok(ClientMessage::Req(question)) => self.request(question, around),
+            Ok(ClientMessage::Count(question)) => self.count(question, around),
+            Ok(ClientMessage::Close(sub)) => self.close(sub),
+            Ok(ClientMessage::Auth(event)) => vec![self.authenticate(event, around)],
+            Err(Unreadable::Notice(why)) => vec![Output::Send(reply::notice(&why))],
+            Err(Unreadable::Closed { sub, why }) => vec![Output::Send(reply::closed(&sub, &why))],
+        }
+    }
+
+    /// What to tell the sender of an event, after what the lane said.
+    pub fn answered(id: EventId, answer: &Answer) -> String {
+        let (accepted, message) = match answer {
+            Ok(outcome) => (outcome.is_ok(), outcome.message()),
+            Err(error) => (false, error.to_string()),
+        };
+        reply::ok(&id.to_hex(), accepted, &message)
+    }
+
+    /// A subscription ended by itself.
+    pub fn ended(&mut self, sub: &str) {
+        self.subs.remove(sub);
+    }
+
+    /// Ends subscriptions to topics that are carried no longer.
+    pub fn topics_changed(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
+        let gone = |topics: &BTreeSet<TopicId>| !topics.is_subset(around.topics);
+        let ended: Vec<SubId> = self
+            .subs
+            .iter()
+            .filter(|(_, topics)| gone(topics))
+            .map(|(sub, _)| sub.clone())
+            .collect();
+        ended.iter().for_each(|sub| self.ended(sub));
+        ended
+            .into_iter()
+            .map(|sub| Output::Close(sub, "restricted: topic not handled here"))
+            .collect()
+    }
+
+    fn event(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
+        match self.admit(text, around) {
+            Ok(admitted) => vec![Output::Publish(admitted)],
+            Err(rejection) => {
+                let challenge =
+                    matches!(rejection, Rejection::AuthRequired).then(|| self.challenge());
+                let answer = match claimed_id(text) {
+                    Some(id) => reply::ok(&id, false, &rejection.to_string()),
+                    None => reply::notice(&rejection.to_string()),
+                };
+                challenge.flatten().into_iter().chain([Output::Send(answer)]).collect()
+            }
+        }
+    }
+
+    fn admit(&self, text: &str, around: &Surroundings<'_>) -> Result<Admitted, Rejection> {
+        let door = Door {
+            limits: &around.limits.events,
+            topicless: around.topicless,
+            age: Age::Bounded,
+            now: around.now,
+            handles: &|topic| around.topics.contains(topic),
+        };
+        let checked = screen(text, (around.charge)(Charge::Event), &door)?.verify()?;
+        // A key pays only for what it has signed.
+        if (around.charge)(Charge::EventOf(checked.event().pubkey())) == Rate::Exceeded {
+            return Err(Rejection::RateLimited);
+        }
+        let verdict = self.verdict(&checked, around);
+        checked.admit(verdict, Source::Ws, None)
+    }
+
+    /// A protected event (NIP-70) is taken from its author alone.
+    fn verdict(&self, checked: &Checked, around: &Surroundings<'_>) -> Verdict {
+        let event = checked.event();
+        let protected = event.tags().iter().any(|tag| tag.name() == "-");
+        match around.gate.publish(&self.authed, event) {
+            Verdict::Admit if !protected || self.authed.contains(&event.pubkey()) => Verdict::Admit,
+            Verdict::Admit if self.authed.is_empty() => Verdict::AuthRequired,
+            Verdict::Admit => Verdict::Restricted,
+            verdict => verdict,
+        }
+    }
+
+    fn request(&mut self, question: Question, around: &Surroundings<'_>) -> Vec<Output> {
+        // A new question under an old name takes its place, whatever becomes of it.
+        let replaced =
+            self.subs.remove(&question.sub).map(|_| Output::Forget(question.sub.clone()));
+        let asked = match self.ask(question, around) {
+            Ok((ask, topics)) => {
+                self.subs.insert(ask.sub.clone(), topics);
+                vec![Output::Ask(ask)]
+            }
+            Err(refused) => refused,
+        };
+        replaced.into_iter().chain(asked).collect()
+    }
+
+    fn count(&mut self, question: Question, around: &Surroundings<'_>) -> Vec<Output> {
+        match self.ask(question, around) {
+            Ok((ask, _)) => vec![Output::Count(ask)],
+            Err(refused) => refused,
+        }
+    }
+
+    fn close(&mut self, sub: SubId) -> Vec<Output> {
+        self.subs.remove(&sub).map(|_| Output::Forget(sub)).into_iter().collect()
+    }
+
+    fn ask(
+        &mut self,
+        question: Question,
+        around: &Surroundings<'_>,
+    ) -> Result<(Ask, BTreeSet<TopicId>), Vec<Output>> {
+        let Question { sub, filters, after } = question;
+        let checked = self.check(&sub, &filters, after.as_deref(), around);
+        match checked {
+            Ok((topics, resume)) => Ok((Ask { sub, filters, resume }, topics)),
+            Err(why) => {
+                let challenge =
+                    why.starts_with("auth-required:").then(|| self.challenge()).flatten();
+                let closed = Output::Send(reply::closed(&sub, &why));
+                Err(challenge.into_iter().chain([closed]).collect())
+            }
+        }
+    }
+
+    fn check(
+        &self,
+        sub: &str,
+        filters: &[Filter],
+        after: Option<&str>,
+        around: &Surroundings<'_>,
+    ) -> Result<(BTreeSet<TopicId>, Option<Resume>), String> {
+        let limits = around.limits;
+        let chars = sub.chars().count();
+        if chars == 0 || chars > limits.sub_id_chars_max {
+            let max = limits.sub_id_chars_max;
+            return Err(format!("invalid: a subscription id has 1 to {max} characters"));
+        }
+        if self.subs.len() >= limits.subscriptions_max {
+            let max = limits.subscriptions_max;
+            return Err(format!("error: too many subscriptions, at most {max} are open at once"));
+        }
+        if filters.len() > limits.filters_max {
+            return Err(format!("invalid: too many filters, at most {}", limits.filters_max));
+        }
+        if filters.iter().any(|filter| filter.values() > limits.filter_values_max) {
+            return Err(format!(
+                "invalid: too many values in a filter, at most {}",
+                limits.filter_values_max
+            ));
+        }
+        let resume = after.map(resume).transpose()?;
+        let topics = topics(filters, around)?;
+        if (around.charge)(Charge::Request) == Rate::Exceeded {
+            return Err("rate-limited: slow down".into());
+        }
+        let asked: Vec<TopicId> = topics.iter().cloned().collect();
+        match around.gate.read(&self.authed, &asked) {
+            Verdict::Admit => Ok((topics, resume)),
+            Verdict::AuthRequired => Err("auth-required: authenticate to read".into()),
+            Verdict::Restricted => Err("restricted: not allowed to read here".into()),
+            Verdict::Blocked => Err("blocked: not allowed to read here".into()),
+        }
+    }
+
+    fn authenticate(&mut self, text: &str, around: &Surroundings<'_>) -> Output {
+        let proved = match (around.charge)(Charge::Request) {
+            Rate::Within => auth::check(text, &self.challenge, around.urls, around.now)
+                .map_err(|error| error.to_string()),
+            Rate::Exceeded => Err("rate-limited: slow down".into()),
+        };
+        let (accepted, message) = match proved {
+            Ok(pubkey) => {
+                self.authed.insert(pubkey);
+                (true, String::new())
+            }
+            Err(why) => (false, why),
+        };
+        Output::Send(match claimed_id(text) {
+            Some(id) => reply::ok(&id, accepted, &message),
+            None => reply::notice(&message),
+        })
+    }
+
+    /// Asks who is there, once.
+    fn challenge(&mut self) -> Option<Output> {
+        let first = !std::mem::replace(&mut self.challenged, true);
+        first.then(|| Output::Send(reply::auth(&self.challenge)))
+    }
+}
+
+fn resume(after: &str) -> Result<Resume, String> {
+    if after.is_empty() {
+        return Ok(Resume::Floor);
+    }
+    reply::read_cursor(after).map(Resume::After).ok_or_else(|| "invalid: bad cursor".into())
+}
+
+/// The topics the filters ask for, all of which are carried.
+fn topics(filters: &[Filter], around: &Surroundings<'_>) -> Result<BTreeSet<TopicId>, String> {
+    let mut topics = BTreeSet::new();
+    for filter in filters {
+        match filter.topics() {
+            None if around.topicless == Topicless::Reject => {
+                return Err("invalid: missing #t".into());
+            }
+            None => {}
+            Some(asked) => {
+                for topic in asked {
+                    match TopicId::parse(topic) {
+                        Ok(topic) => topics.insert(topic),
+                        // Where topics need not be named, `#t` may ask for hashtags; none links.
+                        Err(_) if around.topicless == Topicless::Global => false,
+                        Err(_) => return Err("invalid: bad topic".into()),
+                    };
+                }
+            }
+        }
+    }
+    if !topics.is_subset(around.topics) {
+        return Err("restricted: topic not handled here".into());
+    }
+    Ok(topics)
+}

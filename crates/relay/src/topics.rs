@@ -1,0 +1,34 @@
+//! The topics that are carried now.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kukuri_core::TopicId;
+use kukuri_store::{Store, StoreError};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// How soon a change by any process is followed.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+pub(crate) type Carried = Arc<BTreeSet<TopicId>>;
+
+pub(crate) async fn read(store: &dyn Store) -> Result<Carried, StoreError> {
+    let topics = store.topics().await?.into_iter();
+    Ok(Arc::new(topics.filter(|(t, _)| t.enabled).map(|(t, _)| t.topic_id).collect()))
+}
+
+/// Follows the store for ever. While it cannot be read, what was known holds.
+pub(crate) async fn follow(store: Arc<dyn Store>, carried: watch::Sender<Carried>) {
+    loop {
+        sleep(POLL_INTERVAL).await;
+        if let Ok(now) = read(&*store).await {
+            carried.send_if_modified(|before| {
+                let changed = *before != now;
+                *before = now;
+                changed
+            });
+        }
+    }
+}

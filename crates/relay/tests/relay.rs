@@ -1,0 +1,22 @@
+//! The relay on real sockets, as clients see it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "relay/auth.rs"]
+mod auth;
+#[path = "relay/events.rs"]
+mod events;
+#[path = "relay/limits.rs"]
+mod limits;
+#[path = "relay/malformed.rs"]
+mod malformed;
+#[path = "relay/nip11.rs"]
+mod nip11;
+#[path = "relay/resume.rs"]
+mod resume;
+#[path = "relay/rig.rs"]
+mod rig;
+#[path = "relay/slow.rs"]
+mod slow;
+#[path = "relay/subscriptions.rs"]
+mod subscriptions;

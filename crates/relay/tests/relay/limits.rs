@@ -1,0 +1,162 @@
+//! Every limit at n and at n + 1.
+
+use std::sync::Arc;
+
+use kukuri_relay::{Allowance, OpenGate, RelayConfig, RelayLimits};
+use kukuri_store_sqlite::SqliteStore;
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, author, config, note, signed, topic};
+
+fn limited(limits: impl FnOnce(RelayLimits) -> RelayLimits) -> RelayConfig {
+    let config = config();
+    RelayConfig { limits: limits(config.limits.clone()), ..config }
+}
+
+#[tokio::test]
+async fn subscriptions_and_their_names() {
+    let rig = Rig::with(limited(|l| RelayLimits { subscriptions_max: 3, ..l }), OpenGate).await;
+    let mut client = rig.client().await;
+    let longest = "é".repeat(64);
+    for sub in ["1", "2", &longest] {
+        client.request(sub, json!({"#t": [topic(1)]})).await;
+    }
+    client.send(json!(["REQ", "4", {"#t": [topic(1)]}])).await;
+    assert!(client.closed("4").await.starts_with("error: too many subscriptions, at most 3"));
+    // One of them may ask anew, and one that ends makes room.
+    client.request("2", json!({"#t": [topic(1)]})).await;
+    client.send(json!(["CLOSE", "1"])).await;
+    client.request("4", json!({"#t": [topic(1)]})).await;
+    client.send(json!(["CLOSE", "4"])).await;
+    for wrong in ["", &"é".repeat(65)] {
+        client.send(json!(["REQ", wrong, {"#t": [topic(1)]}])).await;
+        assert!(client.closed(wrong).await.starts_with("invalid: a subscription id has 1 to 64"));
+    }
+}
+
+#[tokio::test]
+async fn filters_and_their_values() {
+    let rig = Rig::start().await;
+    let mut client = rig.client().await;
+    let filter = json!({"#t": [topic(1)]});
+    let question = |filters: Vec<Value>| {
+        let mut message = vec![json!("REQ"), json!("s")];
+        message.extend(filters);
+        Value::Array(message)
+    };
+    client.send(question(vec![filter.clone(); 10])).await;
+    client.until_eose("s").await;
+    client.send(question(vec![filter; 11])).await;
+    assert_eq!(client.closed("s").await, "invalid: too many filters, at most 10");
+    let values = |count: usize| {
+        let kinds: Vec<usize> = (0..count - 1).collect();
+        json!({"#t": [topic(1)], "kinds": kinds})
+    };
+    client.request("s", values(500)).await;
+    client.send(json!(["REQ", "s", values(501)])).await;
+    assert_eq!(client.closed("s").await, "invalid: too many values in a filter, at most 500");
+}
+
+#[tokio::test]
+async fn the_limit_of_a_filter() {
+    let rig = Rig::with(limited(|l| RelayLimits { limit_max: 2, ..l }), OpenGate).await;
+    let mut client = rig.client().await;
+    for nth in 0..3 {
+        client.publish_ok(&signed(&note(&nth.to_string()))).await;
+    }
+    for (limit, found) in [(0, 0), (1, 1), (2, 2), (3, 2)] {
+        let events = client.request("s", json!({"#t": [topic(1)], "limit": limit})).await;
+        assert_eq!(events.len(), found, "{limit}");
+    }
+    assert_eq!(client.request("s", json!({"#t": [topic(1)]})).await.len(), 2);
+}
+
+#[tokio::test]
+async fn the_size_of_events_and_messages() {
+    let rig = Rig::start().await;
+    let mut client = rig.client().await;
+    let of_size = |bytes: usize| {
+        let empty = author(1).sign(&note("")).len();
+        author(1).sign(&note(&"x".repeat(bytes - empty)))
+    };
+    client.publish_ok(&serde_json::from_str(&of_size(64 * 1024)).unwrap()).await;
+    let (accepted, why) =
+        client.publish(&serde_json::from_str(&of_size(64 * 1024 + 1)).unwrap()).await;
+    assert_eq!((accepted, why.as_str()), (false, "invalid: event too large"));
+    client.send_text(" ".repeat(128 * 1024)).await;
+    assert_eq!(client.expect().await[0], "NOTICE");
+    client.send_text(" ".repeat(128 * 1024 + 1)).await;
+    assert_eq!(client.next().await, None, "the connection ends");
+}
+
+#[tokio::test]
+async fn rows_that_a_question_may_cost() {
+    // The store in memory does not count.
+    let directory = tempfile::tempdir().unwrap();
+    let options = kukuri_store_sqlite::Options::standard(1);
+    let store = Arc::new(SqliteStore::open(directory.path(), options).unwrap());
+    let config = limited(|l| RelayLimits { scan_rows_max: 3, ..l });
+    let rig = Rig::over(store, config, OpenGate).await;
+    let mut client = rig.client().await;
+    let rare = json!({"#t": [topic(1)], "kinds": [7]});
+    for nth in 0..3 {
+        client.publish_ok(&signed(&note(&nth.to_string()))).await;
+    }
+    assert!(client.request("s", rare.clone()).await.is_empty());
+    client.publish_ok(&signed(&note("one more"))).await;
+    client.send(json!(["REQ", "t", rare])).await;
+    assert_eq!(client.closed("t").await, "error: too broad, narrow the filters");
+}
+
+/// The clock of these tests stands still, so a burst is all there is.
+#[tokio::test]
+async fn rates_of_events_requests_and_connections() {
+    let once = |burst| Allowance { per_minute: 1, burst };
+    let rig = Rig::with(
+        limited(|l| RelayLimits {
+            events_per_ip: once(4),
+            events_per_pubkey: once(2),
+            requests_per_ip: once(2),
+            connects_per_ip: once(3),
+            ..l
+        }),
+        OpenGate,
+    )
+    .await;
+    let (mut one, mut two) = (rig.client().await, rig.client().await);
+    let slow_down = (false, "rate-limited: slow down".to_owned());
+    one.publish_ok(&signed(&note("1"))).await;
+    two.publish_ok(&signed(&note("2"))).await;
+    assert_eq!(one.publish(&signed(&note("3"))).await, slow_down, "the key's burst is spent");
+    let other = serde_json::from_str(&author(2).sign(&note("4"))).unwrap();
+    two.publish_ok(&other).await;
+    let other = serde_json::from_str(&author(3).sign(&note("5"))).unwrap();
+    assert_eq!(one.publish(&other).await, slow_down, "the address's burst is spent");
+    for sub in ["1", "2"] {
+        one.send(json!(["REQ", sub, {"#t": [topic(1)], "limit": 0}])).await;
+        one.until_eose(sub).await;
+    }
+    two.send(json!(["REQ", "3", {"#t": [topic(1)]}])).await;
+    assert_eq!(two.closed("3").await, "rate-limited: slow down");
+    let _three = rig.client().await;
+    let refused = tokio_tungstenite::connect_async(rig.url()).await.unwrap_err();
+    assert!(refused.to_string().contains("429"), "{refused}");
+}
+
+#[tokio::test]
+async fn connections_of_one_address_and_of_all() {
+    let rig =
+        Rig::with(limited(|l| RelayLimits { connections_per_ip_max: 2, ..l }), OpenGate).await;
+    let (_one, two) = (rig.client().await, rig.client().await);
+    let refused = tokio_tungstenite::connect_async(rig.url()).await.unwrap_err();
+    assert!(refused.to_string().contains("429"), "{refused}");
+    drop(two);
+    while rig.relay.stats().connections > 1 {
+        tokio::task::yield_now().await;
+    }
+    let _three = rig.client().await;
+    let rig = Rig::with(limited(|l| RelayLimits { connections_max: 1, ..l }), OpenGate).await;
+    let _one = rig.client().await;
+    let refused = tokio_tungstenite::connect_async(rig.url()).await.unwrap_err();
+    assert!(refused.to_string().contains("503"), "{refused}");
+}
