@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -5,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kukuri_core::{Mapping, NetworkId};
 use kukuri_event::Filter;
+use kukuri_relay::Network;
 use kukuri_store::Store;
 
 use crate::exit;
@@ -75,7 +77,7 @@ impl Common {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the node (the default).
-    Run,
+    Run(RunArgs),
     /// Topics: the ids of names, and which ones this node carries.
     #[command(subcommand)]
     Topic(TopicCommand),
@@ -89,6 +91,54 @@ pub enum Command {
     /// Check what is stored and say what to do about it.
     #[command(after_help = exit::HELP)]
     Doctor(DoctorArgs),
+}
+
+/// How the node meets the world.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// Where clients connect. Put a proxy that speaks TLS in front of it to be reached from outside.
+    #[arg(long, value_name = "ADDR", env = "KUKURI_LISTEN", default_value = "127.0.0.1:7777")]
+    pub listen: SocketAddr,
+    /// The address by which clients know the relay, such as wss://relay.example; may be repeated.
+    /// Proofs of keys (NIP-42) are bound to it. Without it: ws:// and the address it listens on.
+    #[arg(long, value_name = "URL", env = "KUKURI_URL", value_delimiter = ',')]
+    pub url: Vec<String>,
+    /// The name people see.
+    #[arg(long, value_name = "TEXT", env = "KUKURI_NAME", default_value = "kukuri community node")]
+    pub name: String,
+    /// What becomes of events and questions without a topic: refused, or taken for kukuri:global, so
+    /// that any Nostr client can use the node.
+    #[arg(long, value_enum, env = "KUKURI_TOPICLESS", default_value_t = TopiclessChoice::Reject)]
+    pub topicless: TopiclessChoice,
+    /// Whether clients have to prove who they are (NIP-42).
+    #[arg(long, value_enum, env = "KUKURI_AUTH", default_value_t = AuthChoice::Off)]
+    pub auth: AuthChoice,
+    /// Proxies whose X-Forwarded-For is believed, as addresses or ranges; may be repeated.
+    #[arg(long, value_name = "NET", env = "KUKURI_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxy: Vec<Network>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopiclessChoice {
+    Reject,
+    Global,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuthChoice {
+    Off,
+    Required,
+}
+
+impl Default for Command {
+    /// What runs when no command is named: the node, as the environment says.
+    fn default() -> Self {
+        match Cli::try_parse_from(["kukuri-node", "run"]) {
+            Ok(Cli { command: Some(command), .. }) => command,
+            Ok(_) => unreachable!("a command was named"),
+            Err(error) => error.exit(),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

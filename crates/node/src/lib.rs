@@ -52,8 +52,8 @@ pub fn execute(cli: Cli) -> ExitCode {
 
 async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     let common = cli.common;
-    match cli.command.unwrap_or(Command::Run) {
-        Command::Run => run::run(&common).await,
+    match cli.command.unwrap_or_default() {
+        Command::Run(args) => run::run(&common, args).await,
         Command::Topic(command) => topic::run(&common, command).await,
         Command::Import(args) => import::run(&common, args).await,
         Command::Export(args) => export::run(&common, args).await,

@@ -9,7 +9,7 @@ pub fn running_says_where_everything_is_and_ends_when_asked(site: &Site) {
         let mut node = site.spawn(args);
         wait_for("the banner", LIMIT, || node.stderr().contains("ready").then_some(())).unwrap();
         let banner = node.stderr();
-        assert!(banner.contains("not part of this version yet"), "{banner}");
+        assert!(banner.contains("ws://127.0.0.1:"), "{banner}");
         assert!(banner.contains("events.db") || banner.contains("postgres://"), "{banner}");
         // Every other command works beside it.
         site.import(&[note(1)]).ok();

@@ -84,6 +84,8 @@ impl Site {
         command.args(args).arg("--data").arg(self.path("data"));
         // These tests are about what is said and stored; crash tests are about durability.
         command.env_remove("KUKURI_DATABASE").env("KUKURI_TEST_UNSAFE", "1");
+        // Any free port: many nodes run at once.
+        command.env("KUKURI_LISTEN", "127.0.0.1:0");
         if let Some(url) = &self.database {
             command.arg("--database").arg(url);
         }
