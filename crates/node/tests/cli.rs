@@ -5,6 +5,8 @@
 
 #[path = "cli/beside.rs"]
 mod beside;
+#[path = "cli/clients.rs"]
+mod clients;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/export.rs"]
@@ -83,6 +85,10 @@ stories! {
         a_healthy_store_has_no_findings
         who_only_reads_makes_no_store
         findings_are_lines_of_json;
+    clients:
+        nostr_sdk_uses_the_node_as_any_relay
+        nostr_sdk_authenticates
+        what_one_node_takes_in_another_sends;
     node:
         running_says_where_everything_is_and_ends_when_asked
         wrong_command_lines_are_code_2;
