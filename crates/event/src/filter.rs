@@ -54,6 +54,28 @@ impl Filter {
         filter.map_err(|error| FilterError(error.to_string()))
     }
 
+    /// The text that [`Self::parse`] reads.
+    pub fn to_json(&self) -> String {
+        let mut fields = serde_json::Map::new();
+        if let Some(ids) = &self.ids {
+            fields.insert("ids".into(), ids.iter().map(EventId::to_hex).collect());
+        }
+        if let Some(authors) = &self.authors {
+            fields.insert("authors".into(), authors.iter().map(Pubkey::to_hex).collect());
+        }
+        if let Some(kinds) = &self.kinds {
+            fields.insert("kinds".into(), kinds.iter().map(|kind| kind.0).collect());
+        }
+        for (letter, values) in &self.tags {
+            let values = values.iter().map(String::as_str).collect();
+            fields.insert(format!("#{}", letter.as_char()), values);
+        }
+        let numbers = [("since", self.since.map(|t| t.0)), ("until", self.until.map(|t| t.0))];
+        fields.extend(numbers.into_iter().filter_map(|(key, n)| Some((key.into(), n?.into()))));
+        fields.extend(self.limit.map(|limit| ("limit".into(), limit.into())));
+        serde_json::Value::from(fields).to_string()
+    }
+
     /// The conditions on the fields every event has once; all but tags.
     pub fn admits(&self, id: EventId, pubkey: Pubkey, kind: Kind, created_at: UnixSeconds) -> bool {
         self.ids.as_ref().is_none_or(|ids| ids.contains(&id))

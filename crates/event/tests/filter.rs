@@ -135,3 +135,33 @@ proptest! {
         let _ = Filter::parse(&text);
     }
 }
+
+/// What is written is read back as the same filter.
+#[test]
+fn a_filter_is_read_as_it_is_written() {
+    let id = "ab".repeat(32);
+    for text in [
+        "{}".to_owned(),
+        r##"{"ids":[],"authors":[],"kinds":[],"#t":[]}"##.to_owned(),
+        format!(r#"{{"ids":["{id}"],"authors":["{id}"],"kinds":[0,65535]}}"#),
+        r##"{"#e":["\u0000\"","b"],"#E":["c"],"since":-5,"until":9,"limit":0}"##.to_owned(),
+    ] {
+        let filter = Filter::parse(&text).unwrap();
+        assert_eq!(Filter::parse(&filter.to_json()).unwrap(), filter, "{text}");
+    }
+}
+
+/// Fields of an extension are for whoever asked for them; everyone else refuses them.
+#[test]
+fn fields_of_an_extension_are_handed_out() {
+    let text = r#"{"kinds":[1],"after":"x"}"#;
+    let mut after = None;
+    let filter = Filter::parse_with(text, |key, value| {
+        after = (key == "after").then(|| value.get().to_owned());
+        after.is_some()
+    });
+    assert_eq!(filter.unwrap(), Filter::parse(r#"{"kinds":[1]}"#).unwrap());
+    assert_eq!(after.as_deref(), Some("\"x\""));
+    assert!(Filter::parse(text).is_err());
+    assert!(Filter::parse_with("{} {}", |_, _| true).is_err());
+}

@@ -1,6 +1,5 @@
-//! Bodies of events that were seen lately, by id. A body never changes, so this is no second path
-//! beside the feed: a row says that an event is there, and what is kept here only spares the store a
-//! read of what it says.
+//! Bodies of events that were seen lately, by id. This is no second path beside the feed: a row says
+//! that an event is there, and what is kept here only spares the store a read of what it says.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,11 +21,15 @@ impl Bodies {
         Self { kept: Mutex::new(Kept { by_id: LruCache::unbounded(), bytes: 0 }), bytes_max }
     }
 
+    /// Keeps a body, unless there is one: an author can sign one event in several ways, and the first
+    /// to come is the one that is stored.
     pub fn put(&self, body: &Arc<Body>) {
-        let mut kept = self.lock();
+        let (mut kept, id) = (self.lock(), body.event().id());
+        if kept.by_id.contains(&id) {
+            return;
+        }
         kept.bytes += body.json().len();
-        let before = kept.by_id.push(body.event().id(), Arc::clone(body));
-        kept.bytes -= before.map_or(0, |(_, body)| body.json().len());
+        kept.by_id.push(id, Arc::clone(body));
         while kept.bytes > self.bytes_max {
             let Some((_, oldest)) = kept.by_id.pop_lru() else { break };
             kept.bytes -= oldest.json().len();

@@ -15,6 +15,10 @@ use crate::pump::{self, Pump};
 use crate::ring::{Entry, Ring};
 use crate::{Delivery, Detached, Full, Mailbox, SubKey, Subscription};
 
+/// How many rows a subscription that has missed some is given at a time: no more than fit into what
+/// may wait for a connection, mostly, since what does not is read again.
+const LATE_ROWS_MAX: usize = 256;
+
 /// The sizes and waits of a fan-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FanoutConfig {
@@ -56,8 +60,8 @@ pub enum Attached {
     Live(Seq),
     /// The subscription was closed meanwhile.
     Closed,
-    /// The mailbox was full. Try again after this seq when there is room.
-    Behind(Seq),
+    /// The mailbox was full. Try again after this when there is room.
+    Behind(Cursor),
 }
 
 /// Gives every change of the feed to the subscriptions it is for. Shared by all doors of a process;
@@ -133,20 +137,31 @@ impl Fanout {
         mailbox: &Arc<dyn Mailbox>,
         after: Cursor,
     ) -> Result<Attached, FeedError> {
-        let mut cursor = after;
+        let now = self.shared.now();
+        let mut late = Late { subscription, mailbox, cursor: after, now, taken: 0 };
+        let attached = self.catch_up(&mut late).await;
+        self.shared.deliveries.fetch_add(late.taken, Ordering::Relaxed);
+        attached
+    }
+
+    async fn catch_up(&self, late: &mut Late<'_>) -> Result<Attached, FeedError> {
         loop {
-            let now = self.shared.now();
-            if let Some(attached) = self.shared.lock().attach(subscription, mailbox, cursor, now)? {
+            if let Some(attached) = self.shared.lock().attach(late)? {
                 return Ok(attached);
             }
-            let rows = self.shared.store.feed(cursor, self.shared.config.page_rows_max).await?;
-            for entry in pump::with_bodies(&self.shared, rows).await? {
-                match offer(subscription, mailbox, &entry, now) {
-                    Err(Full) => return Ok(Attached::Behind(cursor.seq)),
-                    Ok(offered) => self.shared.count(offered),
-                }
-                cursor.seq = entry.row.seq;
+            if !late.mailbox.is_open(late.subscription.key) {
+                return Ok(Attached::Closed);
             }
+            let mut rows = self.shared.store.feed(late.cursor, LATE_ROWS_MAX).await?;
+            let last = rows.last().map(|row| row.seq);
+            // Bodies are read only of rows that can be for this one.
+            rows.retain(|row| late.subscription.may_take(row));
+            for entry in pump::effective(&self.shared, rows).await? {
+                if let Err(Full) = late.offer(&entry) {
+                    return Ok(Attached::Behind(late.cursor));
+                }
+            }
+            late.cursor.seq = last.unwrap_or(late.cursor.seq);
         }
     }
 
@@ -217,7 +232,7 @@ impl Shared {
         let now = self.now();
         for entry in entries {
             let mut state = self.lock();
-            let before = state.ring.position();
+            let before = Cursor { epoch: state.epoch, seq: state.ring.position() };
             for key in state.candidates(&entry) {
                 let Some(live) = state.live.get(&key) else { continue };
                 match offer(&live.subscription, &live.mailbox, &entry, now) {
@@ -235,8 +250,9 @@ impl Shared {
 
     /// Begins anew with another feed, to which none of the subscriptions belongs.
     pub fn diverge(&self, start: Cursor) {
+        let mut state = self.lock();
         let fresh = State::new(start.epoch, start.seq, &self.config);
-        let old = std::mem::replace(&mut *self.lock(), fresh);
+        let old = std::mem::replace(&mut *state, fresh);
         for (key, live) in old.live {
             live.mailbox.detached(key, Detached::Diverged);
         }
@@ -263,37 +279,54 @@ impl State {
     }
 
     /// `None` if rows are missing that only the feed has.
-    fn attach(
-        &mut self,
-        subscription: &Subscription,
-        mailbox: &Arc<dyn Mailbox>,
-        after: Cursor,
-        now: UnixSeconds,
-    ) -> Result<Option<Attached>, CursorError> {
-        if after.epoch != self.epoch {
+    fn attach(&mut self, late: &mut Late<'_>) -> Result<Option<Attached>, CursorError> {
+        if late.cursor.epoch != self.epoch {
             return Err(CursorError::Diverged { head: self.ring.position() });
         }
-        let mut seq = after.seq;
-        let Some(entries) = self.ring.after(seq) else { return Ok(None) };
+        let Some(entries) = self.ring.after(late.cursor.seq) else { return Ok(None) };
+        let gone = self.ring.gone_after(late.cursor.seq);
         for entry in entries {
-            if let Err(Full) = offer(subscription, mailbox, entry, now) {
-                return Ok(Some(Attached::Behind(seq)));
+            let (event, topic) = (entry.row.event_id, &entry.row.topic_id);
+            if gone.get(&(event, topic)).is_some_and(|seq| *seq > entry.row.seq) {
+                continue;
             }
-            seq = entry.row.seq;
+            if let Err(Full) = late.offer(entry) {
+                return Ok(Some(Attached::Behind(late.cursor)));
+            }
         }
-        if !mailbox.is_open(subscription.key) {
+        if !late.mailbox.is_open(late.subscription.key) {
             return Ok(Some(Attached::Closed));
         }
-        self.index.insert(subscription);
-        let (subscription, mailbox) = (subscription.clone(), Arc::clone(mailbox));
-        self.live.insert(subscription.key, Live { subscription, mailbox, after: seq });
-        Ok(Some(Attached::Live(seq)))
+        let (subscription, mailbox) = (late.subscription.clone(), Arc::clone(late.mailbox));
+        let after = late.cursor.seq.max(self.ring.position());
+        self.index.insert(&subscription);
+        self.live.insert(subscription.key, Live { subscription, mailbox, after });
+        Ok(Some(Attached::Live(after)))
     }
 
     fn remove(&mut self, key: SubKey) -> Option<Live> {
         let live = self.live.remove(&key)?;
         self.index.remove(&live.subscription);
         Some(live)
+    }
+}
+
+/// A subscription that is given what it has missed.
+struct Late<'a> {
+    subscription: &'a Subscription,
+    mailbox: &'a Arc<dyn Mailbox>,
+    /// Everything up to here was offered.
+    cursor: Cursor,
+    now: UnixSeconds,
+    taken: u64,
+}
+
+impl Late<'_> {
+    fn offer(&mut self, entry: &Entry) -> Result<(), Full> {
+        let offered = offer(self.subscription, self.mailbox, entry, self.now)?;
+        self.taken += u64::from(offered == Offered::Taken);
+        self.cursor.seq = entry.row.seq;
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kukuri_core::Seq;
+use kukuri_core::{Cursor, Seq};
 use kukuri_event::Body;
 
 use crate::SubKey;
@@ -21,9 +21,9 @@ pub struct Full;
 /// Why a subscription is live no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detached {
-    /// Its mailbox was full. Everything up to this seq was delivered or was none of its business:
-    /// when there is room, it can be attached after it.
-    Behind(Seq),
+    /// Its mailbox was full. Everything up to here was delivered or was none of its business: when
+    /// there is room, it can be attached after it.
+    Behind(Cursor),
     /// The feed was replaced by another one. Nothing leads from one to the other.
     Diverged,
 }

@@ -79,19 +79,38 @@ pub(crate) async fn with_bodies(
     shared: &Shared,
     rows: Vec<FeedRow>,
 ) -> Result<Vec<Entry>, StoreError> {
-    let mut found: BTreeMap<EventId, Option<Arc<Body>>> = BTreeMap::new();
+    let mut found = Found::new();
     for row in rows.iter().filter(|row| row.op == Op::Upsert) {
         found.entry(row.event_id).or_insert_with(|| shared.bodies.get(&row.event_id));
     }
+    read_missing(shared, &mut found).await?;
+    Ok(entries(rows, &found))
+}
+
+/// Finds the bodies of those events that are visible now, whatever was seen lately.
+pub(crate) async fn effective(
+    shared: &Shared,
+    rows: Vec<FeedRow>,
+) -> Result<Vec<Entry>, StoreError> {
+    let mut found: Found = rows.iter().map(|row| (row.event_id, None)).collect();
+    read_missing(shared, &mut found).await?;
+    Ok(entries(rows, &found))
+}
+
+type Found = BTreeMap<EventId, Option<Arc<Body>>>;
+
+async fn read_missing(shared: &Shared, found: &mut Found) -> Result<(), StoreError> {
     let missing = found.iter().filter(|(_, body)| body.is_none()).map(|(id, _)| *id);
     let needs = ReadSet { events: missing.collect(), ..ReadSet::default() };
     if !needs.events.is_empty() {
         let records = shared.store.facts(needs).await?.records;
         let effective = records.into_values().flatten().filter(|record| record.is_effective());
-        for record in effective {
-            found.insert(record.event().id(), Some(record.body));
-        }
+        found.extend(effective.map(|record| (record.event().id(), Some(record.body))));
     }
+    Ok(())
+}
+
+fn entries(rows: Vec<FeedRow>, found: &Found) -> Vec<Entry> {
     let entry = |row: FeedRow| {
         let body = match row.op {
             Op::Upsert => found.get(&row.event_id).cloned().flatten(),
@@ -99,5 +118,5 @@ pub(crate) async fn with_bodies(
         };
         Entry { row, body }
     };
-    Ok(rows.into_iter().map(entry).collect())
+    rows.into_iter().map(entry).collect()
 }

@@ -1,10 +1,10 @@
 //! The last rows of the feed with their bodies, for subscriptions that come a moment late.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use kukuri_core::{FeedRow, Seq};
-use kukuri_event::Body;
+use kukuri_core::{FeedRow, Op, Seq, TopicId};
+use kukuri_event::{Body, EventId};
 
 /// A row, and the event of an upsert as long as it can be had.
 #[derive(Clone, Debug)]
@@ -45,6 +45,17 @@ impl Ring {
             let Some(oldest) = self.entries.pop_front() else { break };
             self.bytes -= oldest.bytes();
         }
+    }
+
+    /// What left a topic after a seq, and with which row.
+    pub fn gone_after(&self, seq: Seq) -> HashMap<(EventId, &TopicId), Seq> {
+        let later = self.entries.iter().rev().take_while(|entry| entry.row.seq > seq);
+        let deletes = later.filter(|entry| entry.row.op == Op::Delete).map(|entry| &entry.row);
+        // The last row of an event in a topic is met first, and stays.
+        deletes.fold(HashMap::new(), |mut gone, row| {
+            gone.entry((row.event_id, &row.topic_id)).or_insert(row.seq);
+            gone
+        })
     }
 
     /// The rows after a seq, if all of them are here.

@@ -22,6 +22,16 @@ impl Subscription {
         row.op == Op::Upsert && self.takes_in(event, &row.topic_id, &row.prior)
     }
 
+    /// Whether a row can be for the subscription, as far as the row itself tells.
+    pub fn may_take(&self, row: &FeedRow) -> bool {
+        let topic = row.topic_id.as_str();
+        row.op == Op::Upsert
+            && self.filters.iter().any(|filter| {
+                filter.admits(row.event_id, row.pubkey, row.kind, row.created_at)
+                    && filter.topics().is_none_or(|topics| topics.contains(topic))
+            })
+    }
+
     fn takes_in(&self, event: &Event, topic: &TopicId, prior: &[TopicId]) -> bool {
         let now: Vec<&TopicId> = prior.iter().chain([topic]).collect();
         matches_any(&self.filters, event, &now)

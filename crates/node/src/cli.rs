@@ -101,7 +101,7 @@ pub struct RunArgs {
     pub listen: SocketAddr,
     /// The address by which clients know the relay, such as wss://relay.example; may be repeated.
     /// Proofs of keys (NIP-42) are bound to it. Without it: ws:// and the address it listens on.
-    #[arg(long, value_name = "URL", env = "KUKURI_URL", value_delimiter = ',')]
+    #[arg(long, value_name = "URL", env = "KUKURI_URL", value_delimiter = ',', value_parser = relay_url)]
     pub url: Vec<String>,
     /// The name people see.
     #[arg(long, value_name = "TEXT", env = "KUKURI_NAME", default_value = "kukuri community node")]
@@ -116,6 +116,14 @@ pub struct RunArgs {
     /// Proxies whose X-Forwarded-For is believed, as addresses or ranges; may be repeated.
     #[arg(long, value_name = "NET", env = "KUKURI_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxy: Vec<Network>,
+}
+
+/// Anything else could never match what a client says.
+fn relay_url(text: &str) -> Result<String, &'static str> {
+    let host = text.strip_prefix("wss://").or_else(|| text.strip_prefix("ws://"));
+    host.filter(|host| !host.is_empty() && !host.starts_with('/'))
+        .map(|_| text.to_owned())
+        .ok_or("expected ws://HOST or wss://HOST")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

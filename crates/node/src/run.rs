@@ -23,6 +23,13 @@ const CLOSE_WAIT_MAX: Duration = Duration::from_secs(3);
 
 pub async fn run(common: &Common, args: RunArgs) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
+    if args.auth == AuthChoice::Required && args.url.is_empty() && args.listen.ip().is_unspecified()
+    {
+        anyhow::bail!(
+            "--auth required needs --url: proofs are bound to the address that clients know, and {} is none",
+            args.listen.ip()
+        );
+    }
     let listener = TcpListener::bind(args.listen).await.with_context(|| {
         format!(
             "cannot listen on {}: is another node running? choose another --listen",
@@ -33,9 +40,12 @@ pub async fn run(common: &Common, args: RunArgs) -> anyhow::Result<Exit> {
     let opened = open(common).await?;
     let lane = Arc::new(opened.lane());
     let relay = relay(&opened, &lane, args, address).await?;
-    let serving = tokio::spawn(serve(Arc::clone(&relay), listener));
+    let mut serving = tokio::spawn(serve(Arc::clone(&relay), listener));
     banner(&opened, address).await?;
-    let ended = wait(&lane, &mut interrupts).await;
+    let ended = tokio::select! {
+        ended = wait(&lane, &mut interrupts) => ended,
+        _ = &mut serving => Err(anyhow::anyhow!("the relay ended; start the node again")),
+    };
     tokio::select! {
         _ = timeout(CLOSE_WAIT_MAX, relay.close()) => {}
         signal = interrupts.next() => {

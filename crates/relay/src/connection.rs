@@ -1,6 +1,7 @@
 //! One WebSocket: a task that reads and does what the session says, and a task that writes.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,27 +9,34 @@ use axum::extract::ws::{Message, WebSocket};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
-use kukuri_core::Act;
-use kukuri_event::EventId;
+use kukuri_core::{Act, Admitted, Outcome};
+use kukuri_event::{EventId, Pubkey};
 use kukuri_fanout::{Detached, SubKey, Subscription};
 use kukuri_lane::Answer;
+use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::address::Sender;
 use crate::outbox::{Outbox, Outgoing};
 use crate::relay::{Presence, Relay, add_one};
 use crate::reply;
-use crate::request::{Ended, Request, TOO_SLOW, query, refusal};
+use crate::request::{Ended, Request, query, refusal};
 use crate::session::{Ask, Output, Session};
 
 /// Frames are written together up to about this size.
 const WRITE_BYTES: usize = 64 * 1024;
-/// A client that does not answer a farewell is left without one.
+/// How long answers to events in flight are waited for when a connection is to end.
+const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a client is heard, and not listened to, after the farewell: closing a socket with unread
+/// data would take back what was sent.
 const FAREWELL_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Verifying takes its time: others get their turn after so many messages.
 const MESSAGES_PER_TURN: usize = 8;
 /// Pings without a sign of life before a connection counts as dead.
 const PINGS_UNANSWERED_MAX: u32 = 2;
+/// How many queries of one connection run at once.
+const READS_MAX: usize = 4;
 
 pub(crate) async fn run(
     socket: WebSocket,
@@ -36,42 +44,53 @@ pub(crate) async fn run(
     presence: Presence,
     challenge: String,
 ) {
-    let (sink, stream) = socket.split();
+    let (sink, mut stream) = socket.split();
     let outbox = Outbox::new(relay.config.limits.outbound_bytes_max);
     let stall_wait_max = relay.config.limits.stall_wait_max;
-    let writer = relay.tasks.spawn(write(sink, Arc::clone(&outbox), stall_wait_max));
+    let mut writer = relay.tasks.spawn(write(sink, Arc::clone(&outbox), stall_wait_max));
     let mut connection = Connection {
         session: Session::new(challenge),
-        presence,
-        outbox: Arc::clone(&outbox),
+        sender: presence.sender,
+        outbox,
         names: HashMap::new(),
         subs: HashMap::new(),
         answers: FuturesUnordered::new(),
         work: JoinSet::new(),
+        reads: Arc::new(Semaphore::new(READS_MAX)),
         relay,
     };
-    connection.read(stream).await;
-    connection.forget_all();
-    outbox.end();
-    // The writer ends by itself: it sends what is left, or gives up.
+    if let End::Told = connection.read(&mut stream).await {
+        let _ = timeout(ANSWERS_WAIT_MAX, connection.answer_all()).await;
+    }
     drop(connection);
-    let _ = writer.await;
+    let hear_out = async { while let Some(Ok(_)) = stream.next().await {} };
+    let farewell = async { tokio::join!(&mut writer, timeout(FAREWELL_WAIT_MAX, hear_out)) };
+    if timeout(stall_wait_max, farewell).await.is_err() {
+        writer.abort();
+    }
+    // Until here the socket was open, and counted.
+    drop(presence);
 }
 
-/// Why the reading side ends.
+/// How the reading side ends.
 enum End {
-    Now,
+    /// The client is gone.
+    Gone,
+    /// The client was told, and may have answers to come.
+    Told,
 }
 
+/// Dropping it ends its subscriptions, and the writer once everything is sent.
 struct Connection {
     relay: Arc<Relay>,
-    presence: Presence,
+    sender: Sender,
     session: Session,
     outbox: Arc<Outbox>,
     names: HashMap<String, SubKey>,
     subs: HashMap<SubKey, Running>,
     answers: FuturesUnordered<InFlight>,
     work: JoinSet<Done>,
+    reads: Arc<Semaphore>,
 }
 
 struct Running {
@@ -81,7 +100,7 @@ struct Running {
 }
 
 /// An event that waits for its answer.
-type InFlight = BoxFuture<'static, (EventId, Answer)>;
+type InFlight = BoxFuture<'static, (EventId, Pubkey, Answer)>;
 
 /// What a task of the connection came to.
 enum Done {
@@ -90,97 +109,93 @@ enum Done {
 }
 
 impl Connection {
-    async fn read(&mut self, mut stream: SplitStream<WebSocket>) {
-        let limits = &self.relay.config.limits;
+    async fn read(&mut self, stream: &mut SplitStream<WebSocket>) -> End {
+        let (relay, outbox) = (Arc::clone(&self.relay), Arc::clone(&self.outbox));
+        let limits = &relay.config.limits;
         let (events_max, mut unheard, mut turn) = (limits.in_flight_events_max, 0, 0);
         let mut pings = interval(limits.ping_interval);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pings.reset();
-        let (relay, outbox) = (Arc::clone(&self.relay), Arc::clone(&self.outbox));
         let mut carried = relay.carried.clone();
-        let greeting = relay.around(self.presence.sender, |around| self.session.greet(around));
+        let greeting = relay.around(self.sender, |around| self.session.greet(around));
         self.carry_out(greeting).await;
         loop {
             let in_flight = self.answers.len();
             let ready = in_flight < events_max && outbox.has_room();
-            let ended = tokio::select! {
+            tokio::select! {
                 message = stream.next(), if ready => {
                     unheard = 0;
                     turn += 1;
                     if turn % MESSAGES_PER_TURN == 0 {
                         tokio::task::yield_now().await;
                     }
-                    self.message(message).await
-                }
-                () = outbox.room(), if !ready && in_flight < events_max => None,
-                Some((id, answer)) = self.answers.next(), if in_flight > 0 => {
-                    outbox.reply(Session::answered(id, &answer));
-                    None
-                }
-                Some(done) = self.work.join_next(), if !self.work.is_empty() => {
-                    done.ok().and_then(|done| self.done(done))
-                }
-                (key, why) = outbox.behind() => {
-                    self.behind(key, why);
-                    None
-                }
-                changed = carried.changed() => match changed {
-                    Err(_) => Some(End::Now),
-                    Ok(()) => {
-                        let sender = self.presence.sender;
-                        let outputs = relay.around(sender, |a| self.session.topics_changed(a));
-                        self.carry_out(outputs).await
+                    if let Some(end) = self.message(message).await {
+                        return end;
                     }
-                },
-                _ = pings.tick() => {
-                    unheard += 1;
-                    outbox.ping();
-                    (unheard > PINGS_UNANSWERED_MAX).then_some(End::Now)
                 }
-                () = outbox.ended() => Some(End::Now),
+                () = outbox.room(), if !ready && in_flight < events_max => {}
+                Some(answer) = self.answers.next(), if in_flight > 0 => self.answered(answer),
+                Some(done) = self.work.join_next(), if !self.work.is_empty() => {
+                    if let Ok(Done::Subscription(key, Err(why))) = done
+                        && let Some(end) = self.ended(key, why)
+                    {
+                        return end;
+                    }
+                }
+                (key, why) = outbox.behind() => self.behind(key, why),
+                changed = carried.changed() => {
+                    if changed.is_err() {
+                        return End::Told;
+                    }
+                    let outputs = relay.around(self.sender, |a| self.session.topics_changed(a));
+                    self.carry_out(outputs).await;
+                }
+                _ = pings.tick() => {
+                    // Who is not listened to cannot be heard; that the socket takes nothing any more
+                    // is for the writer to notice.
+                    unheard += u32::from(ready);
+                    outbox.ping();
+                    if unheard > PINGS_UNANSWERED_MAX {
+                        return End::Gone;
+                    }
+                }
+                () = outbox.ended() => return End::Gone,
                 () = relay.closing.cancelled() => {
                     outbox.reply(reply::notice("error: shutting down"));
-                    Some(End::Now)
+                    return End::Told;
                 }
-            };
-            if let Some(End::Now) = ended {
-                return;
             }
         }
     }
 
     async fn message(&mut self, message: Option<Result<Message, axum::Error>>) -> Option<End> {
-        let Some(Ok(message)) = message else { return Some(End::Now) };
         let text = match message {
-            Message::Text(text) => text,
-            Message::Binary(_) => {
+            None | Some(Ok(Message::Close(_))) => return Some(End::Gone),
+            Some(Err(_)) => {
+                // Too large, or no WebSocket frame; if the socket broke, nobody will hear it.
+                self.outbox.reply(reply::notice("invalid: a message that cannot be received"));
+                return Some(End::Told);
+            }
+            // Pings are answered by the library.
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => return None,
+            Some(Ok(Message::Binary(_))) => {
                 self.outbox.reply(reply::notice("invalid: messages are text"));
                 return None;
             }
-            // Pings are answered by the library.
-            Message::Ping(_) | Message::Pong(_) => return None,
-            Message::Close(_) => return Some(End::Now),
+            Some(Ok(Message::Text(text))) => text,
         };
         add_one(&self.relay.counters.messages);
-        let (relay, sender) = (Arc::clone(&self.relay), self.presence.sender);
-        let outputs = relay.around(sender, |around| self.session.handle(text.as_str(), around));
-        self.carry_out(outputs).await
+        let relay = Arc::clone(&self.relay);
+        let outputs = relay.around(self.sender, |a| self.session.handle(text.as_str(), a));
+        self.carry_out(outputs).await;
+        None
     }
 
-    async fn carry_out(&mut self, outputs: Vec<Output>) -> Option<End> {
+    async fn carry_out(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
                 Output::Send(text) => self.outbox.reply(text),
-                Output::Publish(admitted) => {
-                    let id = admitted.event().id();
-                    add_one(&self.relay.counters.events_published);
-                    self.relay.fanout.remember(admitted.body());
-                    // Waits for room in the lane; nothing is read meanwhile.
-                    match self.relay.lane.submit(Act::Publish(admitted)).await {
-                        Ok(ticket) => self.answers.push(async move { (id, ticket.await) }.boxed()),
-                        Err(error) => self.outbox.reply(Session::answered(id, &Err(error))),
-                    }
-                }
+                Output::Publish(admitted) => self.publish(admitted).await,
                 Output::Ask(ask) => self.ask(ask),
                 Output::Count(ask) => self.count(ask),
                 Output::Forget(name) => self.forget(&name),
@@ -192,7 +207,30 @@ impl Connection {
                 }
             }
         }
-        None
+    }
+
+    /// Waits for room in the lane; nothing is read meanwhile.
+    async fn publish(&mut self, admitted: Admitted) {
+        let (id, author) = (admitted.event().id(), admitted.event().pubkey());
+        add_one(&self.relay.counters.events_submitted);
+        self.relay.fanout.remember(admitted.body());
+        match self.relay.lane.submit(Act::Publish(admitted)).await {
+            Ok(ticket) => self.answers.push(async move { (id, author, ticket.await) }.boxed()),
+            Err(error) => self.answered((id, author, Err(error))),
+        }
+    }
+
+    fn answered(&self, (id, author, answer): (EventId, Pubkey, Answer)) {
+        if answer == Ok(Outcome::Accepted) {
+            self.relay.accepted(author);
+        }
+        self.outbox.reply(Session::answered(id, &answer));
+    }
+
+    async fn answer_all(&mut self) {
+        while let Some(answer) = self.answers.next().await {
+            self.answered(answer);
+        }
     }
 
     fn ask(&mut self, ask: Ask) {
@@ -203,55 +241,71 @@ impl Connection {
         let subscription = Subscription { key, filters: ask.filters.into() };
         let request = self.request(subscription.clone());
         let resume = ask.resume;
-        let task =
-            self.work.spawn(async move { Done::Subscription(key, request.run(resume).await) });
+        let task = self.spawn(key, async move { request.run(resume).await });
         self.names.insert(ask.sub.clone(), key);
         self.subs.insert(key, Running { name: ask.sub, subscription, task });
     }
 
     fn request(&self, subscription: Subscription) -> Request {
-        let (relay, outbox) = (Arc::clone(&self.relay), Arc::clone(&self.outbox));
-        Request { relay, outbox, subscription }
+        Request {
+            relay: Arc::clone(&self.relay),
+            outbox: Arc::clone(&self.outbox),
+            reads: Arc::clone(&self.reads),
+            subscription,
+        }
+    }
+
+    /// Works for a subscription. However it ends, the client hears of it.
+    fn spawn(
+        &mut self,
+        key: SubKey,
+        work: impl Future<Output = Result<(), Ended>> + Send + 'static,
+    ) -> AbortHandle {
+        let work = AssertUnwindSafe(work).catch_unwind();
+        let work = work.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
+        self.work.spawn(work.map(move |ended| Done::Subscription(key, ended)))
     }
 
     fn count(&mut self, ask: Ask) {
-        if self.work.len() > 2 * self.relay.config.limits.subscriptions_max {
+        if self.work.len() > self.relay.config.limits.subscriptions_max {
             return self.outbox.reply(reply::closed(&ask.sub, "error: too many at once"));
         }
         add_one(&self.relay.counters.requests);
         let (relay, outbox) = (Arc::clone(&self.relay), Arc::clone(&self.outbox));
+        let reads = Arc::clone(&self.reads);
         self.work.spawn(async move {
+            let _permit = reads.acquire().await;
             let mut query = query(&relay, ask.filters, 0);
             query.limit_max = query.rows_max;
-            outbox.reply(match relay.store.query(query).await {
+            let found = AssertUnwindSafe(relay.store.query(query)).catch_unwind().await;
+            let found = found.map(|found| found.map_err(|error| refusal(&error)));
+            outbox.reply(match found.unwrap_or(Err(Ended::Panicked)) {
                 Ok(found) => reply::count(&ask.sub, found.hits.len()),
-                Err(error) => reply::closed(&ask.sub, &refusal(&error)),
+                Err(why) => reply::closed(&ask.sub, &why.to_string()),
             });
             Done::Count
         });
     }
 
-    fn done(&mut self, done: Done) -> Option<End> {
-        let Done::Subscription(key, Err(why)) = done else { return None };
-        let too_slow = why == TOO_SLOW;
-        self.outbox.close_with(key, &why);
+    /// A subscription cannot go on.
+    fn ended(&mut self, key: SubKey, why: Ended) -> Option<End> {
+        self.outbox.close_with(key, &why.to_string());
         if let Some(name) = self.subs.get(&key).map(|running| running.name.clone()) {
             self.session.ended(&name);
             self.forget(&name);
         }
-        too_slow.then_some(End::Now)
+        (why == Ended::TooSlow).then_some(End::Told)
     }
 
     /// A live subscription found no room: it catches up when there is some.
     fn behind(&mut self, key: SubKey, why: Detached) {
         let Some(running) = self.subs.get(&key) else { return };
         let request = self.request(running.subscription.clone());
-        let task = self.work.spawn(async move {
-            let caught_up = match why {
-                Detached::Behind(seq) => request.catch_up(seq).await.map(|_| ()),
-                Detached::Diverged => Err("error: cursor diverged".into()),
-            };
-            Done::Subscription(key, caught_up)
+        let task = self.spawn(key, async move {
+            match why {
+                Detached::Behind(cursor) => request.catch_up(cursor).await,
+                Detached::Diverged => Err(Ended::Diverged),
+            }
         });
         if let Some(running) = self.subs.get_mut(&key) {
             running.task = task;
@@ -259,23 +313,23 @@ impl Connection {
     }
 
     fn forget(&mut self, name: &str) {
-        let Some(running) = self.names.remove(name).and_then(|key| self.subs.remove(&key)) else {
-            return;
-        };
-        let key = running.subscription.key;
-        running.task.abort();
-        self.outbox.close(key);
-        self.relay.fanout.detach(key);
+        if let Some(running) = self.names.remove(name).and_then(|key| self.subs.remove(&key)) {
+            let key = running.subscription.key;
+            running.task.abort();
+            // In this order: a task that is just attaching sees that it is closed, or is detached.
+            self.outbox.close(key);
+            self.relay.fanout.detach(key);
+        }
     }
+}
 
-    fn forget_all(&mut self) {
-        let names: Vec<String> = self.names.keys().cloned().collect();
-        for name in names {
-            // What is queued may still be sent; nothing new comes.
-            if let Some(running) = self.names.remove(&name).and_then(|key| self.subs.remove(&key)) {
-                running.task.abort();
-                self.relay.fanout.detach(running.subscription.key);
-            }
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // What is queued is still sent; nothing is attached from here on.
+        self.outbox.end();
+        for running in self.subs.values() {
+            running.task.abort();
+            self.relay.fanout.detach(running.subscription.key);
         }
     }
 }
@@ -287,8 +341,7 @@ async fn write(
     stall_wait_max: Duration,
 ) {
     while let Some(outgoing) = outbox.next(WRITE_BYTES).await {
-        let sent = timeout(stall_wait_max, send(&mut sink, outgoing)).await;
-        if !matches!(sent, Ok(Ok(()))) {
+        if send(&mut sink, outgoing, stall_wait_max).await.is_none() {
             outbox.abandon();
             return;
         }
@@ -296,16 +349,18 @@ async fn write(
     let _ = timeout(FAREWELL_WAIT_MAX, sink.close()).await;
 }
 
+/// `None` when the socket broke, or took not even one frame for so long.
 async fn send(
     sink: &mut SplitSink<WebSocket, Message>,
     outgoing: Vec<Outgoing>,
-) -> Result<(), axum::Error> {
+    stall_wait_max: Duration,
+) -> Option<()> {
     for one in outgoing {
-        sink.feed(match one {
+        let message = match one {
             Outgoing::Text(text) => Message::Text(text.into()),
             Outgoing::Ping => Message::Ping(Vec::new().into()),
-        })
-        .await?;
+        };
+        timeout(stall_wait_max, sink.feed(message)).await.ok()?.ok()?;
     }
-    sink.flush().await
+    timeout(stall_wait_max, sink.flush()).await.ok()?.ok()
 }

@@ -31,7 +31,9 @@ pub struct RelayLimits {
     pub connections_max: usize,
     /// Of one IPv4 address or one IPv6 /64.
     pub connections_per_ip_max: usize,
-    /// From the first byte to the upgrade.
+    /// Connections that have not become a WebSocket yet.
+    pub handshakes_max: usize,
+    /// From the connection to the upgrade.
     pub handshake_wait_max: Duration,
     pub ping_interval: Duration,
     /// How long nothing at all can be sent before the connection is given up.
@@ -59,6 +61,7 @@ impl RelayLimits {
         lag_rows_max: 100_000,
         connections_max: 10_000,
         connections_per_ip_max: 10,
+        handshakes_max: 1024,
         handshake_wait_max: Duration::from_secs(10),
         ping_interval: Duration::from_secs(30),
         stall_wait_max: Duration::from_secs(60),

@@ -32,11 +32,13 @@ pub struct Question {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     Notice(String),
-    Closed { sub: SubId, why: String },
+    Req { sub: SubId, why: String },
+    Count { sub: SubId, why: String },
 }
 
 impl<'a> ClientMessage<'a> {
-    pub fn parse(text: &'a str) -> Result<Self, Unreadable> {
+    /// No more than `filters_max` filters are looked at.
+    pub fn parse(text: &'a str, filters_max: usize) -> Result<Self, Unreadable> {
         let parts: Vec<&'a RawValue> = serde_json::from_str(text)
             .map_err(|_| notice("a message is a JSON array that begins with its name"))?;
         let [name, rest @ ..] = &parts[..] else {
@@ -46,8 +48,16 @@ impl<'a> ClientMessage<'a> {
             (Some("EVENT"), [event]) => Ok(Self::Event(event.get())),
             (Some("AUTH"), [event]) => Ok(Self::Auth(event.get())),
             (Some("CLOSE"), [sub]) => Ok(Self::Close(sub_id(sub)?)),
-            (Some("REQ"), [sub, filters @ ..]) => question(sub, filters).map(Self::Req),
-            (Some("COUNT"), [sub, filters @ ..]) => question(sub, filters).map(Self::Count),
+            (Some("REQ"), [sub, filters @ ..]) => {
+                let sub = sub_id(sub)?;
+                let question = question(&sub, filters, filters_max).map(Self::Req);
+                question.map_err(|why| Unreadable::Req { sub, why })
+            }
+            (Some("COUNT"), [sub, filters @ ..]) => {
+                let sub = sub_id(sub)?;
+                let question = question(&sub, filters, filters_max).map(Self::Count);
+                question.map_err(|why| Unreadable::Count { sub, why })
+            }
             (Some(name @ ("EVENT" | "AUTH" | "CLOSE" | "REQ" | "COUNT")), _) => {
                 Err(notice(&format!("{name} has the wrong number of parts")))
             }
@@ -68,9 +78,10 @@ fn sub_id(value: &RawValue) -> Result<SubId, Unreadable> {
     string(value).ok_or_else(|| notice("a subscription id is a string"))
 }
 
-fn question(sub: &RawValue, filters: &[&RawValue]) -> Result<Question, Unreadable> {
-    let sub = sub_id(sub)?;
-    let closed = |why: String| Unreadable::Closed { sub: sub.clone(), why };
+fn question(sub: &str, filters: &[&RawValue], filters_max: usize) -> Result<Question, String> {
+    if filters.len() > filters_max {
+        return Err(format!("invalid: too many filters, at most {filters_max}"));
+    }
     let mut afters = BTreeSet::new();
     let mut read = Vec::with_capacity(filters.len());
     for text in filters {
@@ -82,13 +93,15 @@ fn question(sub: &RawValue, filters: &[&RawValue]) -> Result<Question, Unreadabl
             after = string(value);
             after.is_some()
         });
-        read.push(filter.map_err(|error| closed(format!("invalid: bad filter: {error}")))?);
+        read.push(filter.map_err(|error| format!("invalid: bad filter: {error}"))?);
         afters.insert(after);
     }
     match afters.len() {
-        0 => Err(closed("invalid: no filter".into())),
-        1 => Ok(Question { after: afters.pop_first().flatten(), filters: read, sub }),
-        _ => Err(closed("invalid: all filters need the same after".into())),
+        0 => Err("invalid: no filter".into()),
+        1 => {
+            Ok(Question { sub: sub.to_owned(), filters: read, after: afters.pop_first().flatten() })
+        }
+        _ => Err("invalid: all filters need the same after".into()),
     }
 }
 

@@ -59,7 +59,11 @@ pub(crate) fn document(relay: &Relay) -> Value {
 /// A page for browsers. Everything that anyone wrote is escaped.
 pub(crate) fn page(relay: &Relay) -> String {
     let about = &relay.config.about;
-    let topics: String = relay.carried.borrow().iter().fold(String::new(), |list, topic| {
+    // Where people have to say who they are, what is spoken of is not for everyone.
+    let open = relay.gate.auth() == Auth::Off;
+    let carried = relay.carried.borrow();
+    let shown = carried.iter().filter(|topic| open && !topic.as_str().starts_with("kukuri:user:"));
+    let topics = shown.fold(String::new(), |list, topic| {
         list + "<li><code>" + &escape(topic.as_str()) + "</code></li>"
     });
     let urls: Vec<String> = relay.config.urls.iter().map(|url| escape(url)).collect();

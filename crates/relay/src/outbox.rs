@@ -121,7 +121,7 @@ impl Outbox {
     /// A stored event, if there is room for it.
     pub fn stored(&self, key: SubKey, json: String) -> Result<(), (Full, String)> {
         let mut state = self.lock();
-        if state.bytes >= self.bytes_max {
+        if !state.ending && state.bytes >= self.bytes_max {
             return Err((Full, json));
         }
         self.push(&mut state, Frame::Event { key, json: Json::Stored(json), cursor: None });
@@ -180,13 +180,13 @@ impl Outbox {
     pub async fn next(&self, bytes: usize) -> Option<Vec<Outgoing>> {
         let next = self.wait(&self.filled, |state| {
             let outgoing = state.take(bytes);
+            // Also when all that was taken belonged to subscriptions that are closed.
+            if state.bytes <= self.bytes_max / 2 {
+                self.drained.notify_waiters();
+            }
             (!outgoing.is_empty()).then_some(Some(outgoing)).or(state.ending.then_some(None))
         });
-        let next = next.await;
-        if self.lock().bytes <= self.bytes_max / 2 {
-            self.drained.notify_waiters();
-        }
-        next
+        next.await
     }
 
     fn push(&self, state: &mut State, frame: Frame) {
@@ -252,12 +252,13 @@ impl State {
 
 impl Mailbox for Outbox {
     fn is_open(&self, sub: SubKey) -> bool {
-        self.lock().open.contains_key(&sub)
+        let state = self.lock();
+        !state.ending && state.open.contains_key(&sub)
     }
 
     fn deliver(&self, delivery: Delivery) -> Result<(), Full> {
         let mut state = self.lock();
-        if state.bytes >= self.bytes_max {
+        if !state.ending && state.bytes >= self.bytes_max {
             return Err(Full);
         }
         let (key, seq) = (delivery.sub, delivery.seq);

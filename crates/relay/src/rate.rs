@@ -40,17 +40,35 @@ impl<K: Hash + Eq> Meter<K> {
 
     /// Takes one, if it is allowed now. What is refused costs nothing.
     pub fn take(&mut self, key: K, now: UnixMillis) -> Rate {
+        match self.after_one(&key, now) {
+            None => Rate::Within,
+            Some(Err(exceeded)) => exceeded,
+            Some(Ok(free_at)) => {
+                self.free_at_micros.put(key, free_at);
+                Rate::Within
+            }
+        }
+    }
+
+    /// Whether one is allowed now.
+    pub fn look(&mut self, key: &K, now: UnixMillis) -> Rate {
+        self.after_one(key, now).and_then(Result::err).unwrap_or(Rate::Within)
+    }
+
+    /// When all will have been given back once one more is taken; `None` if nothing is counted.
+    fn after_one(&mut self, key: &K, now: UnixMillis) -> Option<Result<i64, Rate>> {
         if self.allowance.per_minute == 0 {
-            return Rate::Within;
+            return None;
         }
         let (now, cost) = (now.0.saturating_mul(1000), self.allowance.cost_micros());
-        let burst = cost * i64::from(self.allowance.burst.max(1));
-        let free_at = self.free_at_micros.get(&key).copied().unwrap_or(now).max(now);
-        if free_at + cost > now + burst {
-            return Rate::Exceeded;
+        let latest = now + cost * i64::from(self.allowance.burst.max(1));
+        // A clock that was set back must not hold anyone for longer than a full burst does.
+        let mut free_at = now;
+        if let Some(kept) = self.free_at_micros.get_mut(key) {
+            *kept = (*kept).min(latest);
+            free_at = now.max(*kept);
         }
-        self.free_at_micros.put(key, free_at + cost);
-        Rate::Within
+        Some(if free_at + cost > latest { Err(Rate::Exceeded) } else { Ok(free_at + cost) })
     }
 }
 
@@ -67,8 +85,8 @@ mod tests {
         assert_eq!([at(0), at(0), at(0)], [Rate::Within, Rate::Within, Rate::Exceeded]);
         assert_eq!([at(14), at(15), at(15)], [Rate::Exceeded, Rate::Within, Rate::Exceeded]);
         assert_eq!([at(99), at(99), at(99)], [Rate::Within, Rate::Within, Rate::Exceeded]);
-        // A clock that goes back gives nothing and takes nothing.
-        assert_eq!(at(50), Rate::Exceeded);
+        // A clock that goes back holds nobody for longer than a burst.
+        assert_eq!([at(50), at(64), at(65)], [Rate::Exceeded, Rate::Exceeded, Rate::Within]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What all connections share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kukuri_core::UnixMillis;
 use kukuri_core::admission::{Rate, Topicless};
@@ -38,17 +39,16 @@ pub struct RelayStats {
     pub connections: usize,
     pub connections_refused: u64,
     pub messages: u64,
-    pub events_published: u64,
+    pub events_submitted: u64,
     pub requests: u64,
     pub subscriptions_too_slow: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Counters {
-    connections: AtomicUsize,
     pub connections_refused: AtomicU64,
     pub messages: AtomicU64,
-    pub events_published: AtomicU64,
+    pub events_submitted: AtomicU64,
     pub requests: AtomicU64,
     pub subscriptions_too_slow: AtomicU64,
 }
@@ -72,7 +72,8 @@ pub struct Relay {
     /// What connections and listeners run.
     pub(crate) tasks: TaskTracker,
     rates: Rates,
-    present: Mutex<HashMap<Sender, usize>>,
+    present: Census,
+    knocking: Census,
     followers: [tokio::task::AbortHandle; 2],
 }
 
@@ -110,7 +111,8 @@ impl Relay {
             counters: Counters::default(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            present: Mutex::new(HashMap::new()),
+            present: Census::default(),
+            knocking: Census::default(),
             followers,
         }))
     }
@@ -118,10 +120,10 @@ impl Relay {
     pub fn stats(&self) -> RelayStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RelayStats {
-            connections: self.counters.connections.load(Ordering::Relaxed),
+            connections: self.present.all(),
             connections_refused: read(&self.counters.connections_refused),
             messages: read(&self.counters.messages),
-            events_published: read(&self.counters.events_published),
+            events_submitted: read(&self.counters.events_submitted),
             requests: read(&self.counters.requests),
             subscriptions_too_slow: read(&self.counters.subscriptions_too_slow),
         }
@@ -136,6 +138,11 @@ impl Relay {
 
     pub(crate) fn now(&self) -> UnixMillis {
         (self.clock)()
+    }
+
+    /// A key pays for an event that was accepted.
+    pub(crate) fn accepted(&self, author: Pubkey) {
+        take(&self.rates.events_of, author, self.now());
     }
 
     /// Calls `work` with what messages of a sender are judged by now.
@@ -153,22 +160,20 @@ impl Relay {
     }
 
     /// A place for a connection, unless its sender or the node has too many.
-    pub(crate) fn admit(self: &Arc<Self>, sender: Sender) -> Result<Presence, Refused> {
+    pub(crate) fn admit(&self, sender: Sender) -> Result<Presence, Refused> {
         let limits = &self.config.limits;
         if take(&self.rates.connects, sender, self.now()) == Rate::Exceeded {
             return Err(Refused::TooOften);
         }
-        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_sender = present.get(&sender).copied().unwrap_or(0);
-        if of_sender >= limits.connections_per_ip_max {
-            return Err(Refused::TooMany);
-        }
-        if self.counters.connections.load(Ordering::Relaxed) >= limits.connections_max {
-            return Err(Refused::Full);
-        }
-        present.insert(sender, of_sender + 1);
-        self.counters.connections.fetch_add(1, Ordering::Relaxed);
-        Ok(Presence { relay: Arc::clone(self), sender })
+        self.present.enter(sender, limits.connections_per_ip_max, limits.connections_max)
+    }
+
+    /// A place for a peer that has not said yet what it wants. A proxy speaks for many.
+    pub(crate) fn knock(&self, peer: IpAddr) -> Result<Presence, Refused> {
+        let limits = &self.config.limits;
+        let is_proxy = self.config.trusted_proxies.iter().any(|proxy| proxy.contains(peer));
+        let of_one = if is_proxy { limits.handshakes_max } else { limits.connections_per_ip_max };
+        self.knocking.enter(Sender::from(peer), of_one, limits.handshakes_max)
     }
 }
 
@@ -186,22 +191,51 @@ pub(crate) enum Refused {
     Full,
 }
 
+/// Who is there, and how often.
+#[derive(Default)]
+struct Census(Arc<Mutex<Counts>>);
+
+#[derive(Default)]
+struct Counts {
+    of: HashMap<Sender, usize>,
+    all: usize,
+}
+
+impl Census {
+    fn enter(&self, sender: Sender, of_one: usize, of_all: usize) -> Result<Presence, Refused> {
+        let mut counts = lock(&self.0);
+        if counts.of.get(&sender).is_some_and(|count| *count >= of_one) {
+            return Err(Refused::TooMany);
+        }
+        if counts.all >= of_all {
+            return Err(Refused::Full);
+        }
+        *counts.of.entry(sender).or_default() += 1;
+        counts.all += 1;
+        Ok(Presence { counts: Arc::clone(&self.0), sender })
+    }
+
+    fn all(&self) -> usize {
+        lock(&self.0).all
+    }
+}
+
 /// A connection that counts for its sender for as long as this exists.
 pub(crate) struct Presence {
-    relay: Arc<Relay>,
+    counts: Arc<Mutex<Counts>>,
     pub sender: Sender,
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let mut present = self.relay.present.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = present.get_mut(&self.sender) {
+        let mut counts = lock(&self.counts);
+        counts.all -= 1;
+        if let Some(count) = counts.of.get_mut(&self.sender) {
             *count -= 1;
             if *count == 0 {
-                present.remove(&self.sender);
+                counts.of.remove(&self.sender);
             }
         }
-        self.relay.counters.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -219,14 +253,18 @@ impl Rates {
     fn charge(&self, sender: Sender, charge: Charge, now: UnixMillis) -> Rate {
         match charge {
             Charge::Event => take(&self.events, sender, now),
-            Charge::EventOf(pubkey) => take(&self.events_of, pubkey, now),
+            Charge::EventOf(pubkey) => lock(&self.events_of).look(&pubkey, now),
             Charge::Request => take(&self.requests, sender, now),
         }
     }
 }
 
 fn take<K: std::hash::Hash + Eq>(meter: &Mutex<Meter<K>>, key: K, now: UnixMillis) -> Rate {
-    meter.lock().unwrap_or_else(PoisonError::into_inner).take(key, now)
+    lock(meter).take(key, now)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Hands ephemeral events to who listens now, in the topics that are carried now.

@@ -7,6 +7,7 @@ use kukuri_core::{Cursor, CursorError, Seq};
 use kukuri_event::Filter;
 use kukuri_fanout::{Attached, Full, Mailbox, Subscription};
 use kukuri_store::{FeedError, Query, QueryError};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::outbox::Outbox;
@@ -18,17 +19,40 @@ use crate::session::Resume;
 const PAGE_EVENTS: usize = 100;
 /// How often it is looked how far a subscription without room is behind.
 const LAG_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// What a client is told whose subscription is too far behind.
-pub(crate) const TOO_SLOW: &str = "error: too slow";
 
 pub(crate) struct Request {
     pub relay: Arc<Relay>,
     pub outbox: Arc<Outbox>,
     pub subscription: Subscription,
+    /// Bounds how much of the store one connection uses at once.
+    pub reads: Arc<Semaphore>,
 }
 
-/// Why a subscription ends by itself; what its client is told.
-pub(crate) type Ended = String;
+/// Why a subscription ends by itself. The text is what its client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("error: too slow")]
+    TooSlow,
+    #[error("error: too broad, narrow the filters")]
+    TooBroad,
+    #[error("error: cursor diverged")]
+    Diverged,
+    #[error("error: cursor too old")]
+    TooOld,
+    #[error("error: storage unavailable")]
+    Unavailable,
+    #[error("error: internal, please report it")]
+    Panicked,
+}
+
+/// How far a subscription may be behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// As far as it says itself: it resumes.
+    Endless,
+    /// As far as a live one may fall.
+    Lag,
+}
 
 impl Request {
     /// Answers and goes live. Ends when it is live, or cannot go on.
@@ -36,11 +60,11 @@ impl Request {
         match resume {
             None => {
                 let after = self.stored().await?;
-                self.follow(after).await?;
+                self.follow(after, Patience::Endless).await?;
             }
             Some(resume) => {
                 let after = self.start(resume).await?;
-                if let Some(live) = self.follow(after).await? {
+                if let Some(live) = self.follow(after, Patience::Endless).await? {
                     self.outbox.eose(self.subscription.key, live);
                 }
             }
@@ -51,10 +75,12 @@ impl Request {
     /// Sends what is stored, and says as of when.
     async fn stored(&self) -> Result<Cursor, Ended> {
         let key = self.subscription.key;
+        let permit = self.reads.acquire().await;
         let epoch = self.relay.fanout.epoch();
         let query = query(&self.relay, self.subscription.filters.to_vec(), PAGE_EVENTS);
         let found = self.relay.store.query(query).await.map_err(|error| refusal(&error))?;
         let rest: Vec<Seq> = found.hits.iter().skip(found.bodies.len()).map(|h| h.event).collect();
+        drop(permit);
         self.send(found.bodies).await;
         for page in rest.chunks(PAGE_EVENTS) {
             let bodies = self.relay.store.bodies(page.to_vec()).await;
@@ -90,7 +116,7 @@ impl Request {
 
     /// Gives the subscription all rows after a cursor, as the socket drains, until it is live; says
     /// from where on, or nothing if it was closed.
-    pub async fn follow(&self, after: Cursor) -> Result<Option<Seq>, Ended> {
+    async fn follow(&self, after: Cursor, patience: Patience) -> Result<Option<Seq>, Ended> {
         let mailbox: Arc<dyn Mailbox> = Arc::clone(&self.outbox) as Arc<dyn Mailbox>;
         let mut cursor = after;
         loop {
@@ -98,8 +124,11 @@ impl Request {
             match attached.map_err(|error| broken(&error))? {
                 Attached::Live(seq) => return Ok(Some(seq)),
                 Attached::Closed => return Ok(None),
-                Attached::Behind(seq) => {
-                    cursor.seq = seq;
+                Attached::Behind(further) => {
+                    cursor = further;
+                    if patience == Patience::Lag {
+                        self.check_lag(cursor)?;
+                    }
                     self.outbox.room().await;
                 }
             }
@@ -107,15 +136,20 @@ impl Request {
     }
 
     /// Goes on once the outbox has room again, unless too much has come meanwhile.
-    pub async fn catch_up(&self, after: Seq) -> Result<Option<Seq>, Ended> {
+    pub async fn catch_up(&self, after: Cursor) -> Result<(), Ended> {
         while timeout(LAG_LOOK_INTERVAL, self.outbox.room()).await.is_err() {
-            let lag_rows = self.relay.fanout.stats().position.0 - after.0;
-            if lag_rows > self.relay.config.limits.lag_rows_max {
-                add_one(&self.relay.counters.subscriptions_too_slow);
-                return Err(TOO_SLOW.into());
-            }
+            self.check_lag(after)?;
         }
-        self.follow(Cursor { epoch: self.relay.fanout.epoch(), seq: after }).await
+        self.follow(after, Patience::Lag).await.map(|_| ())
+    }
+
+    fn check_lag(&self, cursor: Cursor) -> Result<(), Ended> {
+        let lag_rows = self.relay.fanout.stats().position.0 - cursor.seq.0;
+        if lag_rows <= self.relay.config.limits.lag_rows_max {
+            return Ok(());
+        }
+        add_one(&self.relay.counters.subscriptions_too_slow);
+        Err(Ended::TooSlow)
     }
 }
 
@@ -133,16 +167,15 @@ pub(crate) fn query(relay: &Relay, filters: Vec<Filter>, bodies_max: usize) -> Q
 
 pub(crate) fn refusal(error: &QueryError) -> Ended {
     match error {
-        QueryError::TooBroad { .. } => "error: too broad, narrow the filters".into(),
-        QueryError::Store(_) => "error: storage unavailable".into(),
+        QueryError::TooBroad { .. } => Ended::TooBroad,
+        QueryError::Store(_) => Ended::Unavailable,
     }
 }
 
 fn broken(error: &FeedError) -> Ended {
     match error {
-        FeedError::Cursor(CursorError::Diverged { .. }) => "error: cursor diverged",
-        FeedError::Cursor(CursorError::Truncated { .. }) => "error: cursor too old",
-        FeedError::Hole { .. } | FeedError::Store(_) => "error: storage unavailable",
+        FeedError::Cursor(CursorError::Diverged { .. }) => Ended::Diverged,
+        FeedError::Cursor(CursorError::Truncated { .. }) => Ended::TooOld,
+        FeedError::Hole { .. } | FeedError::Store(_) => Ended::Unavailable,
     }
-    .into()
 }

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::address::{Sender, origin};
-use crate::relay::{Refused, Relay, add_one};
+use crate::relay::{Presence, Refused, Relay, add_one};
 use crate::{connection, nip11};
 
 /// The head of a request.
@@ -38,10 +38,14 @@ pub async fn serve(relay: Arc<Relay>, listener: TcpListener) {
             () = relay.closing.cancelled() => return,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                let router = router.clone().layer(Extension(ConnectInfo(peer)));
-                relay.tasks.spawn(talk(Arc::clone(&relay), stream, router));
-            }
+            Ok((stream, peer)) => match relay.knock(peer.ip()) {
+                Ok(presence) => {
+                    let router = router.clone().layer(Extension(ConnectInfo(peer)));
+                    relay.tasks.spawn(talk(Arc::clone(&relay), stream, router, presence));
+                }
+                // There is no time to say why to everyone.
+                Err(_) => add_one(&relay.counters.connections_refused),
+            },
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be taken");
                 sleep(ACCEPT_PAUSE).await;
@@ -51,7 +55,7 @@ pub async fn serve(relay: Arc<Relay>, listener: TcpListener) {
 }
 
 /// Speaks HTTP until the connection ends or becomes a WebSocket.
-async fn talk(relay: Arc<Relay>, stream: TcpStream, router: Router) {
+async fn talk(relay: Arc<Relay>, stream: TcpStream, router: Router, _knocking: Presence) {
     // Small answers must not wait for the acknowledgement of the ones before.
     let _ = stream.set_nodelay(true);
     let wait_max = relay.config.limits.handshake_wait_max;
@@ -61,7 +65,7 @@ async fn talk(relay: Arc<Relay>, stream: TcpStream, router: Router) {
     let talk = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
     tokio::select! {
         // An upgraded connection ends here at once and goes on by itself.
-        _ = timeout(wait_max * 3, talk) => {}
+        _ = timeout(wait_max, talk) => {}
         () = relay.closing.cancelled() => {}
     }
 }
@@ -94,8 +98,7 @@ fn upgraded(relay: Arc<Relay>, sender: Sender, upgrade: WebSocketUpgrade) -> Res
         .max_message_size(limits.message_bytes_max)
         .max_frame_size(limits.message_bytes_max)
         .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_write_buffer_size(2 * limits.outbound_bytes_max);
+        .write_buffer_size(WRITE_BUFFER_BYTES);
     let challenge = challenge();
     upgrade.on_upgrade(move |socket| {
         let tasks = relay.tasks.clone();
@@ -104,9 +107,10 @@ fn upgraded(relay: Arc<Relay>, sender: Sender, upgrade: WebSocketUpgrade) -> Res
 }
 
 fn sender(peer: IpAddr, headers: &HeaderMap, trusted: &[crate::Network]) -> Sender {
-    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|v| v.to_str().ok());
-    let forwarded: Vec<&str> = forwarded.collect();
-    Sender::from(origin(peer, forwarded.into_iter(), trusted))
+    // What is no text is no address either, but does not hide what a proxy wrote beside it.
+    let lines = headers.get_all("x-forwarded-for").iter();
+    let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    Sender::from(origin(peer, lines.iter().map(AsRef::as_ref), trusted))
 }
 
 fn refuse(refused: Refused) -> Response {
@@ -120,7 +124,11 @@ fn refuse(refused: Refused) -> Response {
 
 fn describe(relay: &Relay, headers: &HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let cors = [(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")];
+    let cors = [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "*"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET"),
+    ];
     if accept.is_some_and(|accept| accept.contains("application/nostr+json")) {
         let json = [(header::CONTENT_TYPE, "application/nostr+json")];
         return (cors, json, nip11::document(relay).to_string()).into_response();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kukuri_core::admission::{Age, Checked, Door, Rate, Topicless, Verdict, screen};
 use kukuri_core::{Admitted, Cursor, Rejection, Source, TopicId, UnixMillis};
-use kukuri_event::{EventId, Filter, Pubkey};
+use kukuri_event::{EventId, Filter, Pubkey, TagLetter};
 use kukuri_lane::Answer;
 
 use crate::gate::{Auth, Authed, Gate};
@@ -47,9 +47,13 @@ pub enum Resume {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     Event,
+    /// Only looked at: a key pays for what is accepted of it, since anyone can send an event again.
     EventOf(Pubkey),
     Request,
 }
+
+/// How many keys a connection can prove.
+const AUTHED_MAX: usize = 16;
 
 /// What messages are judged by, as of now.
 pub struct Surroundings<'a> {
@@ -93,14 +97,26 @@ impl Session {
     }
 
     pub fn handle(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
-        match ClientMessage::parse(text) {
+        match ClientMessage::parse(text, around.limits.filters_max) {
             Ok(ClientMessage::Event(event)) => self.event(event, around),
             Ok(ClientMessage::Req(question)) => self.request(question, around),
             Ok(ClientMessage::Count(question)) => self.count(question, around),
             Ok(ClientMessage::Close(sub)) => self.close(sub),
             Ok(ClientMessage::Auth(event)) => vec![self.authenticate(event, around)],
-            Err(Unreadable::Notice(why)) => vec![Output::Send(reply::notice(&why))],
-            Err(Unreadable::Closed { sub, why }) => vec![Output::Send(reply::closed(&sub, &why))],
+            Err(unreadable) => self.unreadable(unreadable, around),
+        }
+    }
+
+    fn unreadable(&mut self, unreadable: Unreadable, around: &Surroundings<'_>) -> Vec<Output> {
+        // Nonsense costs as much as a question, and is answered all the same.
+        let _ = (around.charge)(Charge::Request);
+        match unreadable {
+            Unreadable::Notice(why) => vec![Output::Send(reply::notice(&why))],
+            Unreadable::Count { sub, why } => vec![Output::Send(reply::closed(&sub, &why))],
+            Unreadable::Req { sub, why } => {
+                let replaced = self.close(sub.clone());
+                replaced.into_iter().chain([Output::Send(reply::closed(&sub, &why))]).collect()
+            }
         }
     }
 
@@ -158,7 +174,6 @@ impl Session {
             handles: &|topic| around.topics.contains(topic),
         };
         let checked = screen(text, (around.charge)(Charge::Event), &door)?.verify()?;
-        // A key pays only for what it has signed.
         if (around.charge)(Charge::EventOf(checked.event().pubkey())) == Rate::Exceeded {
             return Err(Rejection::RateLimited);
         }
@@ -180,8 +195,12 @@ impl Session {
 
     fn request(&mut self, question: Question, around: &Surroundings<'_>) -> Vec<Output> {
         // A new question under an old name takes its place, whatever becomes of it.
-        let replaced =
-            self.subs.remove(&question.sub).map(|_| Output::Forget(question.sub.clone()));
+        let replaced = self.close(question.sub.clone());
+        let max = around.limits.subscriptions_max;
+        if self.subs.len() >= max {
+            let why = format!("error: too many subscriptions, at most {max} are open at once");
+            return vec![Output::Send(reply::closed(&question.sub, &why))];
+        }
         let asked = match self.ask(question, around) {
             Ok((ask, topics)) => {
                 self.subs.insert(ask.sub.clone(), topics);
@@ -193,6 +212,10 @@ impl Session {
     }
 
     fn count(&mut self, question: Question, around: &Surroundings<'_>) -> Vec<Output> {
+        if question.after.is_some() {
+            let why = "invalid: COUNT takes no after";
+            return vec![Output::Send(reply::closed(&question.sub, why))];
+        }
         match self.ask(question, around) {
             Ok((ask, _)) => vec![Output::Count(ask)],
             Err(refused) => refused,
@@ -208,7 +231,14 @@ impl Session {
         question: Question,
         around: &Surroundings<'_>,
     ) -> Result<(Ask, BTreeSet<TopicId>), Vec<Output>> {
-        let Question { sub, filters, after } = question;
+        let Question { sub, mut filters, after } = question;
+        // Where topics need not be named, the global one is meant.
+        if around.topicless == Topicless::Global {
+            let global = || BTreeSet::from([TopicId::global().to_string()]);
+            filters.iter_mut().for_each(|filter| {
+                filter.tags.entry(TagLetter::TOPIC).or_insert_with(global);
+            });
+        }
         let checked = self.check(&sub, &filters, after.as_deref(), around);
         match checked {
             Ok((topics, resume)) => Ok((Ask { sub, filters, resume }, topics)),
@@ -229,17 +259,13 @@ impl Session {
         around: &Surroundings<'_>,
     ) -> Result<(BTreeSet<TopicId>, Option<Resume>), String> {
         let limits = around.limits;
+        if (around.charge)(Charge::Request) == Rate::Exceeded {
+            return Err(Rejection::RateLimited.to_string());
+        }
         let chars = sub.chars().count();
         if chars == 0 || chars > limits.sub_id_chars_max {
             let max = limits.sub_id_chars_max;
             return Err(format!("invalid: a subscription id has 1 to {max} characters"));
-        }
-        if self.subs.len() >= limits.subscriptions_max {
-            let max = limits.subscriptions_max;
-            return Err(format!("error: too many subscriptions, at most {max} are open at once"));
-        }
-        if filters.len() > limits.filters_max {
-            return Err(format!("invalid: too many filters, at most {}", limits.filters_max));
         }
         if filters.iter().any(|filter| filter.values() > limits.filter_values_max) {
             return Err(format!(
@@ -249,9 +275,6 @@ impl Session {
         }
         let resume = after.map(resume).transpose()?;
         let topics = topics(filters, around)?;
-        if (around.charge)(Charge::Request) == Rate::Exceeded {
-            return Err("rate-limited: slow down".into());
-        }
         let asked: Vec<TopicId> = topics.iter().cloned().collect();
         match around.gate.read(&self.authed, &asked) {
             Verdict::Admit => Ok((topics, resume)),
@@ -265,9 +288,12 @@ impl Session {
         let proved = match (around.charge)(Charge::Request) {
             Rate::Within => auth::check(text, &self.challenge, around.urls, around.now)
                 .map_err(|error| error.to_string()),
-            Rate::Exceeded => Err("rate-limited: slow down".into()),
+            Rate::Exceeded => Err(Rejection::RateLimited.to_string()),
         };
         let (accepted, message) = match proved {
+            Ok(pubkey) if self.authed.len() >= AUTHED_MAX && !self.authed.contains(&pubkey) => {
+                (false, format!("error: too many keys, at most {AUTHED_MAX} on a connection"))
+            }
             Ok(pubkey) => {
                 self.authed.insert(pubkey);
                 (true, String::new())
@@ -298,25 +324,17 @@ fn resume(after: &str) -> Result<Resume, String> {
 fn topics(filters: &[Filter], around: &Surroundings<'_>) -> Result<BTreeSet<TopicId>, String> {
     let mut topics = BTreeSet::new();
     for filter in filters {
-        match filter.topics() {
-            None if around.topicless == Topicless::Reject => {
-                return Err("invalid: missing #t".into());
-            }
-            None => {}
-            Some(asked) => {
-                for topic in asked {
-                    match TopicId::parse(topic) {
-                        Ok(topic) => topics.insert(topic),
-                        // Where topics need not be named, `#t` may ask for hashtags; none links.
-                        Err(_) if around.topicless == Topicless::Global => false,
-                        Err(_) => return Err("invalid: bad topic".into()),
-                    };
-                }
-            }
+        for topic in filter.topics().ok_or("invalid: missing #t")? {
+            match TopicId::parse(topic) {
+                Ok(topic) => topics.insert(topic),
+                // Where topics need not be named, `#t` may ask for hashtags; nothing is linked to them.
+                Err(_) if around.topicless == Topicless::Global => false,
+                Err(_) => return Err(Rejection::BadTopic.to_string()),
+            };
         }
     }
     if !topics.is_subset(around.topics) {
-        return Err("restricted: topic not handled here".into());
+        return Err(Rejection::TopicNotHandled.to_string());
     }
     Ok(topics)
 }

@@ -6,6 +6,8 @@
 mod auth;
 #[path = "relay/events.rs"]
 mod events;
+#[path = "relay/handoff.rs"]
+mod handoff;
 #[path = "relay/limits.rs"]
 mod limits;
 #[path = "relay/malformed.rs"]

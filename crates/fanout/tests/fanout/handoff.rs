@@ -1,16 +1,17 @@
 //! G11: a question asked at a random instant under load is answered with every matching event exactly
 //! once, from what is stored and what comes live together.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kukuri_core::{Act, Command, Cursor, FeedRow, ReadSet, Seq, TopicId};
-use kukuri_event::{EventId, matches_any};
+use kukuri_core::{Act, Command, Cursor, FeedRow, Seq};
+use kukuri_event::EventId;
 use kukuri_fanout::{Attached, Fanout, FanoutConfig, Mailbox, Subscription};
 use kukuri_store::{Model, Query, Store};
 use kukuri_store_sqlite::SqliteStore;
-use kukuri_testkit::generate::{Dice, Seed, World, query};
+use kukuri_testkit::delivery;
+use kukuri_testkit::generate::{Dice, Seed, World, arrivals, group};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -69,7 +70,8 @@ async fn run(store: Arc<dyn Store>, seed: Seed, at: At) -> Result<usize, String>
     let config = FanoutConfig { ring_rows_max: 40, page_rows_max: 16, ..FanoutConfig::STANDARD };
     let clock = Arc::new(World::now);
     let fanout = Arc::new(Fanout::start(Arc::clone(&store), clock, config).await.unwrap());
-    let acts = acts(&world, &mut seed.part(1).dice());
+    let acts: VecDeque<Act> = arrivals(&world, &mut seed.part(1).dice()).into();
+    let acts = Arc::new(Mutex::new(acts));
     let mut askers = JoinSet::new();
     for nth in 0..ASKERS {
         let asker = Asker {
@@ -90,22 +92,6 @@ async fn run(store: Arc<dyn Store>, seed: Seed, at: At) -> Result<usize, String>
 
 /// What is published by whoever asks, between reading what is stored and going live.
 type Acts = Arc<Mutex<VecDeque<Act>>>;
-
-/// The world's events, some of them again, while more topics are carried.
-fn acts(world: &World, dice: &mut Dice) -> Acts {
-    let mut order: Vec<usize> = (0..EVENTS).chain((0..EVENTS / 2).map(|_| 0)).collect();
-    order[EVENTS..].iter_mut().for_each(|nth| *nth = dice.below(EVENTS));
-    dice.shuffle(&mut order);
-    let mut acts = VecDeque::new();
-    for (nth, event) in order.into_iter().enumerate() {
-        if nth % 90 == 0 {
-            let topic = world.topics[(nth / 90) % world.topics.len()].clone();
-            acts.push_back(Act::carry(topic, String::new()));
-        }
-        acts.push_back(Act::Publish(world.admitted(event, dice)));
-    }
-    Arc::new(Mutex::new(acts))
-}
 
 /// Commits a small batch of what is left.
 async fn publish(store: &dyn Store, acts: &Acts, dice: &mut Dice) -> Seq {
@@ -146,8 +132,7 @@ impl Asker {
     }
 
     async fn ask(&mut self) -> Asked {
-        let mut filters = query(&self.world, &mut self.dice).filters;
-        filters.iter_mut().for_each(|filter| filter.limit = None);
+        let filters = group(&self.world, &mut self.dice);
         let subscription =
             Subscription { key: self.fanout.new_key(), filters: filters.clone().into() };
         let epoch = self.fanout.epoch();
@@ -184,36 +169,18 @@ impl Asker {
 
 /// Everyone has seen everything that matches in the end, and nothing twice.
 async fn judge(store: &dyn Store, world: &World, asked: &[Asked]) -> Result<usize, String> {
-    let needs = ReadSet { events: world.ids().into_iter().collect(), ..ReadSet::default() };
-    let records = store.facts(needs).await.unwrap().records;
-    let records: Vec<_> = records.into_values().flatten().collect();
+    let records = delivery::records(store, world.ids()).await.unwrap();
     let rows = all_rows(store).await;
     let mut between = 0;
     for asked in asked {
         let live = asked.letterbox.delivered(asked.subscription.key);
-        let live = live.iter().map(|(_, id)| *id);
-        let all: Vec<EventId> = asked.stored.iter().copied().chain(live).collect();
-        let seen: BTreeSet<EventId> = all.iter().copied().collect();
+        let given = asked.stored.iter().copied().chain(live.iter().map(|(_, id)| *id));
         let filters = &asked.subscription.filters;
-        if seen.len() < all.len() {
-            return Err(format!("{filters:?} saw an event twice"));
-        }
-        for record in &records {
-            let links: Vec<&TopicId> = record.topics().collect();
-            let alive = record.expires_at().is_none_or(|end| end > World::NOW);
-            let wanted = alive && matches_any(filters, record.event(), &links);
-            let id = record.event().id();
-            if record.is_effective() && wanted && !seen.contains(&id) {
-                return Err(format!("{filters:?} at {} misses {id}", asked.s));
-            }
-            if !wanted && seen.contains(&id) {
-                return Err(format!("{filters:?} saw {id}, which does not match"));
-            }
-        }
-        let bodies = |row: &FeedRow| records.iter().find(|r| r.event().id() == row.event_id);
+        delivery::judge(&records, filters, &given.collect::<Vec<_>>(), World::NOW)?;
         let passed = rows.iter().filter(|row| row.seq > asked.s && row.seq <= asked.position);
         let took = |row: &FeedRow| {
-            bodies(row).is_some_and(|record| asked.subscription.takes(row, record.event()))
+            let record = records.iter().find(|record| record.event().id() == row.event_id);
+            record.is_some_and(|record| asked.subscription.takes(row, record.event()))
         };
         between += usize::from(passed.into_iter().any(took));
     }

@@ -87,12 +87,12 @@ async fn a_full_mailbox_loses_nothing() {
     assert_eq!(scene.attach(&subscription, &letterbox, Seq::ZERO).await, Attached::Live(Seq::ZERO));
     scene.publish_many(0..20).await;
     let detached = letterbox.take_detached();
-    let [(key, Detached::Behind(mut seq))] = detached[..] else { panic!("{detached:?}") };
-    assert_eq!((key, seq), (subscription.key, Seq(2)));
+    let [(key, Detached::Behind(mut cursor))] = detached[..] else { panic!("{detached:?}") };
+    assert_eq!((key, cursor.seq), (subscription.key, Seq(2)));
     loop {
         letterbox.make_room(3);
-        match scene.attach(&subscription, &letterbox, seq).await {
-            Attached::Behind(further) => seq = further,
+        match scene.attach(&subscription, &letterbox, cursor.seq).await {
+            Attached::Behind(further) => cursor = further,
             attached => break assert_eq!(attached, Attached::Live(Seq(20))),
         }
     }
@@ -180,4 +180,26 @@ async fn a_cursor_of_another_feed_is_refused() {
     let cursor = Cursor { epoch, seq: Seq::ZERO };
     let refused = scene.fanout.attach(&scene.subscription(), &letterbox, cursor).await;
     assert!(matches!(refused, Err(kukuri_store::FeedError::Cursor(_))), "{refused:?}");
+}
+
+/// An event that was deleted meanwhile is not given to who comes late, from the ring or from the feed.
+#[tokio::test]
+async fn what_is_gone_is_not_replayed() {
+    let scene = Scene::new().await;
+    let target = scene.author.admit(&scene.draft(1, "regretted"), World::NOW);
+    let mut deletion = scene.draft(5, "");
+    deletion.tags.push(vec!["e".to_owned(), target.event().id().to_hex()]);
+    let deletion = scene.author.admit(&deletion, World::NOW);
+    scene.fanout.remember(target.body());
+    apply(&*scene.store, vec![Act::Publish(target), Act::Publish(deletion.clone())]).await;
+    let head = scene.store.bounds().await.unwrap().head;
+    scene.reach(head).await;
+    for rows_since in [0..1, 1..20] {
+        let (letterbox, subscription) = (Letterbox::new(), scene.subscription());
+        let _ = scene.attach(&subscription, &letterbox, Seq::ZERO).await;
+        let delivered = letterbox.delivered(subscription.key);
+        assert_eq!(delivered.first().map(|(_, id)| *id), Some(deletion.event().id()));
+        // The next time the ring does not reach back so far.
+        scene.publish_many(rows_since).await;
+    }
 }

@@ -31,6 +31,8 @@ pub fn wrong_command_lines_are_code_2(site: &Site) {
         &["topic", "add", "x", "--mapping", "v3"],
         &["topic", "list", "--network", "kukuri:Main:"],
         &["doctor", "--all", "--sample", "3"],
+        &["run", "--url", "relay.example"],
+        &["run", "--trusted-proxy", "10.0.0.0/33"],
     ];
     for args in wrong {
         site.run(args).code(2);

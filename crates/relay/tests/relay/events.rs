@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::rig::{Rig, author, draft, id, note, signed, topic};
+use crate::rig::{Rig, author, draft, id, note, signed, topic, until};
 
 #[tokio::test]
 async fn an_event_is_acknowledged_and_found() {
@@ -69,9 +69,7 @@ async fn ephemeral_events_are_passed_on_and_not_kept() {
     let (mut writer, mut reader) = (rig.client().await, rig.client().await);
     assert!(reader.request("live", json!({"#t": [topic(1)]})).await.is_empty());
     // The subscription is attached after its EOSE was queued.
-    while rig.fanout.stats().subscriptions == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("attaching", || rig.fanout.stats().subscriptions == 1).await;
     let event = signed(&draft(20_001, "now", &[&["t", topic(1).as_str()]]));
     writer.publish_ok(&event).await;
     assert_eq!(reader.expect().await, json!(["EVENT", "live", event]));

@@ -6,7 +6,7 @@ use kukuri_relay::{Allowance, OpenGate, RelayConfig, RelayLimits};
 use kukuri_store_sqlite::SqliteStore;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, author, config, note, signed, topic};
+use crate::rig::{Rig, author, config, note, signed, topic, until};
 
 fn limited(limits: impl FnOnce(RelayLimits) -> RelayLimits) -> RelayConfig {
     let config = config();
@@ -86,6 +86,8 @@ async fn the_size_of_events_and_messages() {
     client.send_text(" ".repeat(128 * 1024)).await;
     assert_eq!(client.expect().await[0], "NOTICE");
     client.send_text(" ".repeat(128 * 1024 + 1)).await;
+    let told = json!(["NOTICE", "invalid: a message that cannot be received"]);
+    assert_eq!(client.expect().await, told);
     assert_eq!(client.next().await, None, "the connection ends");
 }
 
@@ -151,12 +153,26 @@ async fn connections_of_one_address_and_of_all() {
     let refused = tokio_tungstenite::connect_async(rig.url()).await.unwrap_err();
     assert!(refused.to_string().contains("429"), "{refused}");
     drop(two);
-    while rig.relay.stats().connections > 1 {
-        tokio::task::yield_now().await;
-    }
+    until("leaving", || rig.relay.stats().connections == 1).await;
     let _three = rig.client().await;
     let rig = Rig::with(limited(|l| RelayLimits { connections_max: 1, ..l }), OpenGate).await;
     let _one = rig.client().await;
     let refused = tokio_tungstenite::connect_async(rig.url()).await.unwrap_err();
     assert!(refused.to_string().contains("503"), "{refused}");
+}
+
+/// Whoever sends someone's events again does not use up that author's rate.
+#[tokio::test]
+async fn an_author_pays_only_for_what_is_accepted() {
+    let once = Allowance { per_minute: 1, burst: 2 };
+    let rig = Rig::with(limited(|l| RelayLimits { events_per_pubkey: once, ..l }), OpenGate).await;
+    let (mut author, mut other) = (rig.client().await, rig.client().await);
+    let first = signed(&note("1"));
+    author.publish_ok(&first).await;
+    for _ in 0..5 {
+        assert!(other.publish(&first).await.0);
+    }
+    author.publish_ok(&signed(&note("2"))).await;
+    let slow_down = (false, "rate-limited: slow down".to_owned());
+    assert_eq!(author.publish(&signed(&note("3"))).await, slow_down);
 }

@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 pub const URL: &str = "ws://relay.example";
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 pub struct Rig {
     pub relay: Arc<Relay>,
@@ -92,6 +92,16 @@ impl Rig {
     pub fn url(&self) -> String {
         format!("ws://{}/", self.address)
     }
+}
+
+/// Waits for a condition, for as long as it may take and no longer.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let holds = async {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(WAIT_MAX, holds).await.unwrap_or_else(|_| panic!("{what} did not happen"));
 }
 
 /// A topic of the tests; the first is carried.

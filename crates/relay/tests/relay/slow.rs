@@ -3,7 +3,7 @@
 use kukuri_relay::{OpenGate, RelayConfig, RelayLimits};
 use serde_json::json;
 
-use crate::rig::{Rig, config, id, note, signed, topic};
+use crate::rig::{Rig, config, id, note, signed, topic, until};
 
 /// Bodies large enough to fill what the kernel keeps for a socket.
 const CONTENT_BYTES: usize = 40_000;
@@ -47,9 +47,7 @@ async fn a_client_that_is_too_slow_is_closed_with_a_reason() {
         let content = format!("{nth} {}", "x".repeat(CONTENT_BYTES));
         writer.publish_ok(&signed(&note(&content))).await;
     }
-    while rig.relay.stats().subscriptions_too_slow == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("falling behind", || rig.relay.stats().subscriptions_too_slow > 0).await;
     let mut closed = Vec::new();
     while let Some(message) = paused.next().await {
         closed.extend((message[0] == "CLOSED").then_some(message));

@@ -1,9 +1,13 @@
 //! REQ, EOSE, live, CLOSE, COUNT.
 
+use std::sync::Arc;
+
 use kukuri_core::{Act, IngestPolicy, Outcome};
+use kukuri_relay::OpenGate;
+use kukuri_store_sqlite::SqliteStore;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, id, note, signed, topic, topic_id};
+use crate::rig::{Rig, config, id, note, signed, topic, topic_id, until};
 
 fn filter() -> Value {
     json!({"#t": [topic(1)]})
@@ -125,4 +129,38 @@ async fn long_answers_come_whole_and_in_order() {
     }
     let found: Vec<String> = client.request("s", filter()).await.iter().map(id).collect();
     assert_eq!(found, expected);
+}
+
+/// A question that cannot be read takes the place of the one before it, too.
+#[tokio::test]
+async fn a_bad_question_under_an_old_name_ends_the_old_one() {
+    let rig = Rig::start().await;
+    let mut client = rig.client().await;
+    client.request("s", filter()).await;
+    client.send(json!(["REQ", "s", {"foo": 1}])).await;
+    assert!(client.closed("s").await.starts_with("invalid: bad filter"));
+    client.publish_ok(&signed(&note("after"))).await;
+    client.nothing_more().await;
+    until("detaching", || rig.fanout.stats().subscriptions == 0).await;
+}
+
+/// Clients that leave at any moment leave nothing behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_left_of_clients_that_leave() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = kukuri_store_sqlite::Options::standard(1);
+    let store = Arc::new(SqliteStore::open(directory.path(), options).unwrap());
+    let rig = Rig::over(store, config(), OpenGate).await;
+    for round in 0..60 {
+        let mut client = rig.client().await;
+        for sub in 0..5 {
+            client.send(json!(["REQ", sub.to_string(), filter()])).await;
+        }
+        // Sooner or later, but mostly while the questions are being answered.
+        for _ in 0..round % 6 {
+            client.expect().await;
+        }
+    }
+    until("leaving", || rig.relay.stats().connections == 0).await;
+    until("detaching", || rig.fanout.stats().subscriptions == 0).await;
 }

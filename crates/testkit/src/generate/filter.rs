@@ -19,6 +19,13 @@ pub fn query(world: &World, dice: &mut Dice) -> Query {
     }
 }
 
+/// A group of one or more filters, without limits: everything that matches is wanted.
+pub fn group(world: &World, dice: &mut Dice) -> Vec<Filter> {
+    let filters = dice.weigh(&[(1, 70), (2, 20), (3, 10)]);
+    let unlimited = |filter| Filter { limit: None, ..filter };
+    (0..filters).map(|_| unlimited(filter(world, dice))).collect()
+}
+
 fn filter(world: &World, dice: &mut Dice) -> Filter {
     let mut filter = Filter::default();
     if dice.chance(12) {

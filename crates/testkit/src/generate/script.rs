@@ -121,6 +121,25 @@ fn sightings(world: &World, dice: &mut Dice) -> Act {
     Act::Sightings(ids.into_iter().map(sighting).collect())
 }
 
+/// The world's events in any order, some of them again, while one topic after the other is carried.
+/// Nothing is unlinked, so that a link once made stays for as long as its event is visible.
+pub fn arrivals(world: &World, dice: &mut Dice) -> Vec<Act> {
+    let events = world.events.len();
+    let mut order: Vec<usize> = (0..events).chain((0..events / 2).map(|_| 0)).collect();
+    order[events..].iter_mut().for_each(|nth| *nth = dice.below(events));
+    dice.shuffle(&mut order);
+    let stretch = order.len() / (2 * world.topics.len()) + 1;
+    let mut acts = Vec::with_capacity(order.len() + 2 * world.topics.len());
+    for (nth, event) in order.into_iter().enumerate() {
+        if nth % stretch == stretch / 2 {
+            let topic = world.topics[nth / stretch % world.topics.len()].clone();
+            acts.push(Act::carry(topic, String::new()));
+        }
+        acts.push(Act::Publish(world.admitted(event, dice)));
+    }
+    acts
+}
+
 /// The commands in order, cut into batches at random.
 pub fn batches(commands: &[Command], dice: &mut Dice) -> Vec<Arc<[Command]>> {
     let most = dice.weigh(&[(1, 10), (3, 25), (8, 30), (commands.len().max(1), 35)]);
