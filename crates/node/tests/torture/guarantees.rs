@@ -199,7 +199,12 @@ on_both! {
 #[test]
 fn every_promise_has_its_tests() {
     let promises = include_str!("../../../../docs/guarantees.md").split("\n## G").skip(1);
-    let sources = [include_str!("guarantees.rs"), include_str!("power.rs")].concat();
+    let sources = [
+        include_str!("guarantees.rs"),
+        include_str!("power.rs"),
+        include_str!("../../../relay/tests/relay/handoff.rs"),
+    ];
+    let sources = sources.concat();
     for promise in promises {
         let name = promise.lines().next().unwrap_or_default();
         let last = promise.trim_end().lines().last().unwrap_or_default();
