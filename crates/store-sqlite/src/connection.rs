@@ -25,8 +25,12 @@ const STATEMENTS_MAX: usize = 64;
 pub(crate) fn open_writer(path: &Path, sync: Sync) -> Result<Connection, StoreError> {
     let conn = Connection::open(path).or_store()?;
     conn.busy_timeout(BUSY_WAIT).or_store()?;
-    // Before the first table exists: it cannot be changed later without rewriting the file.
-    pragma(&conn, "auto_vacuum", "INCREMENTAL")?;
+    // Before the first table exists: it cannot be changed later without rewriting the file. Setting
+    // what is set would write to the file all the same, and a full disk could not even be read.
+    let unset = conn.pragma_query_value(None, "auto_vacuum", |row| Ok(row.get::<_, i64>(0)? == 0));
+    if unset.or_store()? {
+        pragma(&conn, "auto_vacuum", "INCREMENTAL")?;
+    }
     pragma(&conn, "journal_mode", "WAL")?;
     let level = match sync {
         Sync::Full => "FULL",

@@ -72,3 +72,16 @@ async fn the_settings_that_durability_rests_on_are_set() {
     assert_eq!(text("journal_mode"), "wal");
     assert_eq!(number("auto_vacuum"), 2, "incremental");
 }
+
+/// Who only reads needs no space: a store that is there is opened without a commit.
+#[test]
+fn opening_what_is_there_writes_nothing() {
+    let directory = TempDir::new().unwrap();
+    let first = open(&directory, 1).unwrap();
+    let watching = Connection::open(directory.path().join(FILE)).unwrap();
+    let commits = || watching.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0));
+    let before = commits().unwrap();
+    drop(open(&directory, 1).unwrap());
+    assert_eq!(commits().unwrap(), before);
+    drop(first);
+}
