@@ -18,8 +18,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::address::Sender;
+use crate::census::Presence;
 use crate::outbox::{Outbox, Outgoing};
-use crate::relay::{Presence, Relay, add_one};
+use crate::relay::{Relay, add_one};
 use crate::reply;
 use crate::request::{Ended, Request, query, refusal};
 use crate::session::{Ask, Output, Session};
@@ -201,7 +202,7 @@ impl Connection {
                 Output::Forget(name) => self.forget(&name),
                 Output::Close(name, why) => {
                     if let Some(key) = self.names.get(&name) {
-                        self.outbox.close_with(*key, why);
+                        self.outbox.close_with(*key, &why.to_string());
                     }
                     self.forget(&name);
                 }

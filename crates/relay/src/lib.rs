@@ -11,6 +11,7 @@
 
 mod address;
 mod auth;
+mod census;
 mod connection;
 mod gate;
 mod limits;

@@ -1,9 +1,8 @@
 //! What all connections share.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kukuri_core::UnixMillis;
 use kukuri_core::admission::{Rate, Topicless};
@@ -16,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::address::{Network, Sender};
+use crate::census::{Census, Presence, Refused, lock};
 use crate::gate::Gate;
 use crate::limits::RelayLimits;
 use crate::nip11::About;
@@ -183,62 +183,6 @@ impl Drop for Relay {
     }
 }
 
-/// Why a connection is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    TooOften,
-    TooMany,
-    Full,
-}
-
-/// Who is there, and how often.
-#[derive(Default)]
-struct Census(Arc<Mutex<Counts>>);
-
-#[derive(Default)]
-struct Counts {
-    of: HashMap<Sender, usize>,
-    all: usize,
-}
-
-impl Census {
-    fn enter(&self, sender: Sender, of_one: usize, of_all: usize) -> Result<Presence, Refused> {
-        let mut counts = lock(&self.0);
-        if counts.of.get(&sender).is_some_and(|count| *count >= of_one) {
-            return Err(Refused::TooMany);
-        }
-        if counts.all >= of_all {
-            return Err(Refused::Full);
-        }
-        *counts.of.entry(sender).or_default() += 1;
-        counts.all += 1;
-        Ok(Presence { counts: Arc::clone(&self.0), sender })
-    }
-
-    fn all(&self) -> usize {
-        lock(&self.0).all
-    }
-}
-
-/// A connection that counts for its sender for as long as this exists.
-pub(crate) struct Presence {
-    counts: Arc<Mutex<Counts>>,
-    pub sender: Sender,
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        let mut counts = lock(&self.counts);
-        counts.all -= 1;
-        if let Some(count) = counts.of.get_mut(&self.sender) {
-            *count -= 1;
-            if *count == 0 {
-                counts.of.remove(&self.sender);
-            }
-        }
-    }
-}
-
 impl Rates {
     fn new(limits: &RelayLimits) -> Self {
         let max = limits.senders_remembered_max;
@@ -263,14 +207,10 @@ fn take<K: std::hash::Hash + Eq>(meter: &Mutex<Meter<K>>, key: K, now: UnixMilli
     lock(meter).take(key, now)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Hands ephemeral events to who listens now, in the topics that are carried now.
 async fn pass_ephemerals(lane: Arc<Lane>, fanout: Arc<Fanout>, carried: watch::Receiver<Carried>) {
     let mut ephemerals = lane.ephemerals();
-    // The lane lives as long as this has not heard its end.
+    // Held no longer: this ends when the lane does, which is when its owners let go of it.
     drop(lane);
     while let Some(event) = ephemerals.next().await {
         let carried = Arc::clone(&carried.borrow());

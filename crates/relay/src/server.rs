@@ -18,7 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::address::{Sender, origin};
-use crate::relay::{Presence, Refused, Relay, add_one};
+use crate::census::{Presence, Refused};
+use crate::relay::{Relay, add_one};
 use crate::{connection, nip11};
 
 /// The head of a request.

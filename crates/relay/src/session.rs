@@ -17,14 +17,14 @@ use crate::{auth, reply};
 #[derive(Debug)]
 pub enum Output {
     Send(String),
-    /// Publish the event, and tell the session the answer.
+    /// Publish the event; the client is told what becomes of it.
     Publish(Admitted),
     Ask(Ask),
     Count(Ask),
     /// The client wants no more of the subscription.
     Forget(SubId),
     /// The subscription cannot go on; the client is to be told why.
-    Close(SubId, &'static str),
+    Close(SubId, Rejection),
 }
 
 /// A question that may be asked.
@@ -92,10 +92,6 @@ impl Session {
         }
     }
 
-    pub fn subscriptions(&self) -> usize {
-        self.subs.len()
-    }
-
     pub fn handle(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
         match ClientMessage::parse(text, around.limits.filters_max) {
             Ok(ClientMessage::Event(event)) => self.event(event, around),
@@ -144,10 +140,7 @@ impl Session {
             .map(|(sub, _)| sub.clone())
             .collect();
         ended.iter().for_each(|sub| self.ended(sub));
-        ended
-            .into_iter()
-            .map(|sub| Output::Close(sub, "restricted: topic not handled here"))
-            .collect()
+        ended.into_iter().map(|sub| Output::Close(sub, Rejection::TopicNotHandled)).collect()
     }
 
     fn event(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
