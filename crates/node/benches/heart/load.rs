@@ -6,7 +6,7 @@ use kukuri_core::{Act, Command, Limits, Source, UnixMillis};
 use crate::NOW;
 
 /// Events admitted at once; memory stays small however long the load is.
-pub const PIECE_EVENTS: usize = 16 * 1024;
+pub const PIECE_EVENTS: usize = 8 * 1024;
 
 pub struct Load<'a> {
     pub lines: &'a [String],
