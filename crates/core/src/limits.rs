@@ -1,4 +1,5 @@
 use kukuri_event::UnixSeconds;
+use serde::{Deserialize, Serialize};
 
 /// Longer values of single-letter tags are stored but not indexed.
 pub const TAG_VALUE_INDEXED_BYTES_MAX: usize = 255;
@@ -9,7 +10,8 @@ pub const RETENTION_REGULAR_DAYS: u32 = 30;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
 /// The limits of admission. One table for every door.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// The event's JSON text as it came.
     pub event_bytes_max: usize,
@@ -23,6 +25,12 @@ pub struct Limits {
     /// How long ids are remembered. Older events are refused, because they could be ones that were
     /// deleted or purged and then forgotten.
     pub dedupe_retention_days: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::STANDARD
+    }
 }
 
 impl Limits {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use kukuri_event::UnixSeconds;
 
 /// Milliseconds since the Unix epoch: every time of our own. Only events count in seconds.
@@ -8,6 +10,15 @@ impl UnixMillis {
     /// The second that has begun.
     pub fn seconds(self) -> UnixSeconds {
         UnixSeconds(self.0.div_euclid(1000))
+    }
+
+    /// How long it is until a later time; nothing if that is past.
+    pub fn until(self, later: Self) -> Duration {
+        Duration::from_millis(later.0.saturating_sub(self.0).try_into().unwrap_or(0))
+    }
+
+    pub fn saturating_add(self, wait: Duration) -> Self {
+        Self(self.0.saturating_add(wait.as_millis().try_into().unwrap_or(i64::MAX)))
     }
 }
 

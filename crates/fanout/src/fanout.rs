@@ -7,6 +7,7 @@ use kukuri_core::{Cursor, CursorError, Epoch, Seq, TopicId};
 use kukuri_event::{Body, UnixSeconds};
 use kukuri_feed::{FeedError, POLL_INTERVAL};
 use kukuri_store::{Clock, Store, StoreError};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::bodies::Bodies;
@@ -69,6 +70,8 @@ pub enum Attached {
 pub struct Fanout {
     shared: Arc<Shared>,
     pump: JoinHandle<()>,
+    /// Closed when the task has ended, however it did.
+    pumping: watch::Receiver<()>,
     keys: AtomicU64,
 }
 
@@ -114,8 +117,19 @@ impl Fanout {
             overflows: AtomicU64::new(0),
         });
         let start = Cursor { epoch: bounds.epoch, seq: bounds.head };
-        let pump = tokio::spawn(Pump::new(Arc::clone(&shared), start).run());
-        Ok(Self { shared, pump, keys: AtomicU64::new(0) })
+        let (alive, pumping) = watch::channel(());
+        let pump = Pump::new(Arc::clone(&shared), start);
+        let pump = tokio::spawn(async move {
+            let _alive = alive;
+            pump.run().await;
+        });
+        Ok(Self { shared, pump, pumping, keys: AtomicU64::new(0) })
+    }
+
+    /// Waits until nothing is delivered any more, which is never, unless there is a fault in here.
+    pub async fn ended(&self) {
+        let mut pumping = self.pumping.clone();
+        while pumping.changed().await.is_ok() {}
     }
 
     /// The life of the feed that is delivered now. Asked for before a query, it is the one that the

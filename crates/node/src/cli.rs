@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use kukuri_core::{Mapping, NetworkId};
+use kukuri_core::{Mapping, NetworkId, TopicError};
 use kukuri_event::Filter;
-use kukuri_relay::Network;
+use kukuri_relay::{Network, NetworkError};
 use kukuri_store::Store;
+use serde::{Deserialize, Serialize};
+use toml::Value;
 
+use crate::config::{Config, Layers};
 use crate::exit;
 
 /// A community node: takes in Nostr events of the topics it carries, keeps them under stated rules,
@@ -17,7 +20,7 @@ use crate::exit;
 #[command(name = "kukuri-node", version, after_help = exit::HELP)]
 pub struct Cli {
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -25,32 +28,25 @@ pub struct Cli {
 /// Puts a store around the store that was opened.
 pub type Wrap = fn(Arc<dyn Store>) -> Arc<dyn Store>;
 
+/// What every command takes. What is not given here is looked for in the environment, then in the
+/// configuration, and has a default.
 #[derive(Debug, Args)]
-pub struct Common {
-    /// Where everything is kept; made if it is not there.
-    #[arg(long, global = true, value_name = "DIR", default_value = "./data")]
-    pub data: PathBuf,
+pub struct CommonArgs {
+    /// The configuration; `config --example` prints one.
+    #[arg(long, global = true, value_name = "FILE", env = "KUKURI_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Where everything is kept; made if it is not there [default: ./data].
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data: Option<PathBuf>,
     /// A PostgreSQL database to keep events in, in place of the data directory.
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "KUKURI_DATABASE",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "URL")]
     pub database: Option<String>,
     /// A clock that stands still, for tests.
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(0..=MAX_SECONDS))]
     pub now: Option<i64>,
-    /// The network whose topics are meant: it is hashed with every topic name.
-    #[arg(
-        long,
-        global = true,
-        value_name = "ID",
-        default_value = "kukuri:main:",
-        value_parser = NetworkId::parse
-    )]
-    pub network: NetworkId,
+    /// The network whose topics are meant: it is hashed with every topic name [default: kukuri:main:].
+    #[arg(long, global = true, value_name = "ID", value_parser = network)]
+    pub network: Option<String>,
     /// What stands between the commands and the store. No flag sets it: programs that are wrong on
     /// purpose do, to show that tests notice.
     #[arg(skip)]
@@ -60,17 +56,58 @@ pub struct Common {
 /// The year 9999: later times are typing errors, such as milliseconds.
 const MAX_SECONDS: i64 = 253_402_300_799;
 
+fn network(text: &str) -> Result<String, TopicError> {
+    NetworkId::parse(text).map(|_| text.to_owned())
+}
+
+/// The store a command works on.
+#[derive(Debug)]
+pub struct Common {
+    pub data: PathBuf,
+    pub database: Option<String>,
+    pub now: Option<i64>,
+    pub network: NetworkId,
+    pub wrap: Option<Wrap>,
+}
+
 impl Common {
-    /// What clap does not check, because its message would repeat a URL that may hold a password.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let known =
-            |url: &String| url.starts_with("postgres://") || url.starts_with("postgresql://");
-        if self.database.as_ref().is_none_or(known) {
-            return Ok(());
+    pub fn new(config: &Config, args: &CommonArgs) -> Self {
+        Self {
+            data: config.data.clone(),
+            database: config.database.clone(),
+            now: args.now,
+            network: NetworkId::parse(&config.network).expect("settings are checked"),
+            wrap: args.wrap,
         }
-        Err(
-            "--database (or KUKURI_DATABASE) is no PostgreSQL URL: expected postgres://user@host/database",
-        )
+    }
+}
+
+impl Cli {
+    /// Where settings come from.
+    pub fn layers(&self) -> Layers {
+        let CommonArgs { data, database, network, .. } = &self.common;
+        let text = |text: &String| Value::from(text.as_str());
+        let data = data.as_ref().map(|data| Value::from(data.to_string_lossy().into_owned()));
+        let common = [
+            ("data", data),
+            ("database", database.as_ref().map(text)),
+            ("network", network.as_ref().map(text)),
+        ];
+        let run = match &self.command {
+            Some(Command::Run(run)) => run.settings(),
+            _ => Vec::new(),
+        };
+        let flags = common.into_iter().chain(run);
+        Layers {
+            flags: flags.filter_map(|(key, value)| Some((key, value?))).collect(),
+            // What is no text is no setting of ours.
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                })
+                .collect(),
+            file: self.common.config.clone(),
+        }
     }
 }
 
@@ -91,62 +128,87 @@ pub enum Command {
     /// Check what is stored and say what to do about it.
     #[command(after_help = exit::HELP)]
     Doctor(DoctorArgs),
+    /// Print the settings that are in force, as a configuration, without secrets.
+    Config {
+        /// Print a configuration with all settings, what they mean and their defaults.
+        #[arg(long)]
+        example: bool,
+    },
 }
 
-/// How the node meets the world.
-#[derive(Args, Clone, Debug)]
+/// How the node meets the world. The configuration has more settings.
+#[derive(Args, Clone, Debug, Default)]
 pub struct RunArgs {
-    /// Where clients connect. Put a proxy that speaks TLS in front of it to be reached from outside.
-    #[arg(long, value_name = "ADDR", env = "KUKURI_LISTEN", default_value = "127.0.0.1:7777")]
-    pub listen: SocketAddr,
+    /// Where clients connect [default: 127.0.0.1:7777]. Put a proxy that speaks TLS in front of it to
+    /// be reached from outside.
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Where /healthz, /readyz and /metrics are [default: 127.0.0.1:7778].
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
     /// The address by which clients know the relay, such as wss://relay.example; may be repeated.
     /// Proofs of keys (NIP-42) are bound to it. Without it: ws:// and the address it listens on.
-    #[arg(long, value_name = "URL", env = "KUKURI_URL", value_delimiter = ',', value_parser = relay_url)]
+    #[arg(long, value_name = "URL", value_delimiter = ',', value_parser = relay_url)]
     pub url: Vec<String>,
     /// The name people see.
-    #[arg(long, value_name = "TEXT", env = "KUKURI_NAME", default_value = "kukuri community node")]
-    pub name: String,
-    /// What becomes of events and questions without a topic: refused, or taken for kukuri:global, so
-    /// that any Nostr client can use the node.
-    #[arg(long, value_enum, env = "KUKURI_TOPICLESS", default_value_t = TopiclessChoice::Reject)]
-    pub topicless: TopiclessChoice,
-    /// Whether clients have to prove who they are (NIP-42).
-    #[arg(long, value_enum, env = "KUKURI_AUTH", default_value_t = AuthChoice::Off)]
-    pub auth: AuthChoice,
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+    /// What becomes of events and questions without a topic: refused (the default), or taken for
+    /// kukuri:global, so that any Nostr client can use the node.
+    #[arg(long, value_enum)]
+    pub topicless: Option<TopiclessChoice>,
+    /// Whether clients have to prove who they are (NIP-42) [default: off].
+    #[arg(long, value_enum)]
+    pub auth: Option<AuthChoice>,
     /// Proxies whose X-Forwarded-For is believed, as addresses or ranges; may be repeated.
-    #[arg(long, value_name = "NET", env = "KUKURI_TRUSTED_PROXIES", value_delimiter = ',')]
-    pub trusted_proxy: Vec<Network>,
+    #[arg(long, value_name = "NET", value_delimiter = ',', value_parser = proxy)]
+    pub trusted_proxy: Vec<String>,
+}
+
+impl RunArgs {
+    fn settings(&self) -> Vec<(&'static str, Option<Value>)> {
+        let list = |list: &Vec<String>| (!list.is_empty()).then(|| Value::from(list.clone()));
+        vec![
+            ("relay.listen", self.listen.map(|at| Value::from(at.to_string()))),
+            ("admin.listen", self.admin.map(|at| Value::from(at.to_string()))),
+            ("relay.urls", list(&self.url)),
+            ("relay.name", self.name.clone().map(Value::from)),
+            ("relay.topicless", self.topicless.map(word_of)),
+            ("auth.mode", self.auth.map(word_of)),
+            ("relay.trusted_proxies", list(&self.trusted_proxy)),
+        ]
+    }
+}
+
+/// A choice as the configuration spells it.
+fn word_of(choice: impl Serialize) -> Value {
+    Value::try_from(choice).expect("a choice is a word")
+}
+
+fn proxy(text: &str) -> Result<String, NetworkError> {
+    text.parse::<Network>().map(|_| text.to_owned())
 }
 
 /// Anything else could never match what a client says.
-fn relay_url(text: &str) -> Result<String, &'static str> {
+pub(crate) fn relay_url(text: &str) -> Result<String, &'static str> {
     let host = text.strip_prefix("wss://").or_else(|| text.strip_prefix("ws://"));
     host.filter(|host| !host.is_empty() && !host.starts_with('/'))
         .map(|_| text.to_owned())
         .ok_or("expected ws://HOST or wss://HOST")
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TopiclessChoice {
     Reject,
     Global,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AuthChoice {
     Off,
     Required,
-}
-
-impl Default for Command {
-    /// What runs when no command is named: the node, as the environment says.
-    fn default() -> Self {
-        match Cli::try_parse_from(["kukuri-node", "run"]) {
-            Ok(Cli { command: Some(command), .. }) => command,
-            Ok(_) => unreachable!("a command was named"),
-            Err(error) => error.exit(),
-        }
-    }
 }
 
 #[derive(Debug, Subcommand)]

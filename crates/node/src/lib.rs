@@ -4,13 +4,16 @@
 //! What a user asked for goes to stdout, as JSON where programs read it; everything else goes to
 //! stderr. Every error names the object at fault and the next step.
 
+mod admin;
 pub mod cli;
 mod clock;
+pub mod config;
 pub mod doctor;
 mod exit;
 mod export;
 mod feed;
 pub mod import;
+mod log;
 pub mod open;
 mod output;
 mod progress;
@@ -20,7 +23,8 @@ mod topic;
 
 use std::process::ExitCode;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, Common};
+use config::{Config, Layers};
 use exit::Exit;
 use output::StdoutClosed;
 
@@ -31,12 +35,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs a command to its end and says how it ended.
 pub fn execute(cli: Cli) -> ExitCode {
-    if let Err(problem) = cli.common.check() {
-        eprintln!("error: {problem}");
-        return Exit::Usage.into();
-    }
+    let layers = cli.layers();
+    let config = match layers.load() {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return Exit::Usage.into();
+        }
+    };
     let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(dispatch(cli)),
+        Ok(runtime) => runtime.block_on(dispatch(cli, config, layers)),
         Err(error) => Err(anyhow::Error::new(error).context("cannot start the runtime")),
     };
     let exit = ended.unwrap_or_else(|error| {
@@ -50,14 +58,23 @@ pub fn execute(cli: Cli) -> ExitCode {
     exit.into()
 }
 
-async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
-    let common = cli.common;
-    match cli.command.unwrap_or_default() {
-        Command::Run(args) => run::run(&common, args).await,
-        Command::Topic(command) => topic::run(&common, command).await,
-        Command::Import(args) => import::run(&common, args).await,
-        Command::Export(args) => export::run(&common, args).await,
-        Command::Feed(args) => feed::run(&common, args).await,
-        Command::Doctor(args) => doctor::run(&common, args).await,
+async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Exit> {
+    let common = Common::new(&config, &cli.common);
+    match cli.command {
+        None | Some(Command::Run(_)) => run::run(&common, config, layers).await,
+        Some(Command::Topic(command)) => topic::run(&common, command).await,
+        Some(Command::Import(args)) => import::run(&common, args).await,
+        Some(Command::Export(args)) => export::run(&common, args).await,
+        Some(Command::Feed(args)) => feed::run(&common, args).await,
+        Some(Command::Doctor(args)) => doctor::run(&common, args).await,
+        Some(Command::Config { example }) => show(&config, example),
     }
+}
+
+fn show(config: &Config, example: bool) -> anyhow::Result<Exit> {
+    let text = if example { config::example() } else { config.masked().to_toml() };
+    let mut out = output::Output::stdout();
+    out.line(text.trim_end())?;
+    out.flush()?;
+    Ok(Exit::Done)
 }

@@ -145,7 +145,7 @@ async fn carry_global(opened: &Opened) -> anyhow::Result<()> {
 }
 
 /// The URL as it may be shown: without the password.
-fn mask_password(url: &str) -> String {
+pub(crate) fn mask_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "(no URL)".to_owned() };
     let (authority, path) = match rest.find(['/', '?']) {
         Some(end) => rest.split_at(end),

@@ -5,46 +5,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kukuri_core::admission::Topicless;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_lane::{Health, Lane};
-use kukuri_relay::{About, AuthGate, Gate, OpenGate, Relay, RelayConfig, RelayLimits, serve};
+use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::cli::{AuthChoice, Common, RunArgs, TopiclessChoice};
+use crate::cli::Common;
+use crate::config::{Config, Layers};
 use crate::exit::Exit;
 use crate::open::{DRAIN_WAIT_MAX, Opened, open};
-use crate::signal::Interrupts;
+use crate::signal::{Interrupts, Reloads};
+use crate::{admin, log};
 
 /// How long connections may take to end.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(3);
 
-pub async fn run(common: &Common, args: RunArgs) -> anyhow::Result<Exit> {
-    let mut interrupts = Interrupts::listen()?;
-    if args.auth == AuthChoice::Required && args.url.is_empty() && args.listen.ip().is_unspecified()
-    {
-        anyhow::bail!(
-            "--auth required needs --url: proofs are bound to the address that clients know, and {} is none",
-            args.listen.ip()
-        );
-    }
-    let listener = TcpListener::bind(args.listen).await.with_context(|| {
-        format!(
-            "cannot listen on {}: is another node running? choose another --listen",
-            args.listen
-        )
-    })?;
-    let address = listener.local_addr().context("cannot tell where the node listens")?;
+pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Result<Exit> {
+    log::start(&config.log);
+    let (mut interrupts, reloads) = (Interrupts::listen()?, Reloads::listen()?);
+    let (relay_listener, relay_address) = listen(config.relay.listen, "--listen").await?;
+    let (admin_listener, admin_address) = listen(config.admin.listen, "--admin").await?;
     let opened = open(common).await?;
-    let lane = Arc::new(opened.lane());
-    let relay = relay(&opened, &lane, args, address).await?;
-    let mut serving = tokio::spawn(serve(Arc::clone(&relay), listener));
-    banner(&opened, address).await?;
+    let (store, lane) = (Arc::clone(&opened.store), Arc::new(opened.lane()));
+    let fanout =
+        Fanout::start(Arc::clone(&store), Arc::clone(&opened.clock), FanoutConfig::STANDARD);
+    let fanout = Arc::new(fanout.await.context("cannot read the feed")?);
+    let relay = relay(&opened, &lane, &fanout, &config, relay_address).await?;
+    let node = admin::Node {
+        store,
+        lane: Arc::clone(&lane),
+        fanout: Arc::clone(&fanout),
+        relay: Arc::clone(&relay),
+    };
+    let mut serving = tokio::spawn(serve(Arc::clone(&relay), relay_listener));
+    let mut administering = tokio::spawn(admin::serve(node, admin_listener));
+    banner(&opened, relay_address, admin_address).await?;
     let ended = tokio::select! {
         ended = wait(&lane, &mut interrupts) => ended,
+        () = follow(&relay, config, layers, reloads) => Ok(()),
         _ = &mut serving => Err(anyhow::anyhow!("the relay ended; start the node again")),
+        _ = &mut administering => Err(anyhow::anyhow!("the admin listener ended; start the node again")),
+        () = fanout.ended() => Err(anyhow::anyhow!("live delivery ended; start the node again")),
     };
     tokio::select! {
         _ = timeout(CLOSE_WAIT_MAX, relay.close()) => {}
@@ -55,38 +58,44 @@ pub async fn run(common: &Common, args: RunArgs) -> anyhow::Result<Exit> {
     }
     serving.abort();
     lane.drain(DRAIN_WAIT_MAX - CLOSE_WAIT_MAX).await?;
+    administering.abort();
     ended.map(|()| Exit::Done)
+}
+
+async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}: is another node running? choose another {flag}")
+    })?;
+    let address = listener.local_addr().context("cannot tell where the node listens")?;
+    Ok((listener, address))
 }
 
 async fn relay(
     opened: &Opened,
     lane: &Arc<Lane>,
-    args: RunArgs,
+    fanout: &Arc<Fanout>,
+    config: &Config,
     address: SocketAddr,
 ) -> anyhow::Result<Arc<Relay>> {
-    let (store, clock) = (&opened.store, &opened.clock);
-    let fanout = Fanout::start(Arc::clone(store), Arc::clone(clock), FanoutConfig::STANDARD);
-    let fanout = Arc::new(fanout.await.context("cannot read the feed")?);
-    let gate: Arc<dyn Gate> = match args.auth {
-        AuthChoice::Off => Arc::new(OpenGate),
-        AuthChoice::Required => Arc::new(AuthGate),
-    };
+    let section = config.relay.clone();
+    let proxies = section.trusted_proxies.iter().map(|text| text.parse());
     let config = RelayConfig {
-        limits: RelayLimits::STANDARD,
-        topicless: match args.topicless {
-            TopiclessChoice::Reject => Topicless::Reject,
-            TopiclessChoice::Global => Topicless::Global,
-        },
-        urls: if args.url.is_empty() { vec![format!("ws://{address}")] } else { args.url },
-        trusted_proxies: args.trusted_proxy,
+        limits: config.limits.clone(),
+        topicless: section.topicless.into(),
+        urls: if section.urls.is_empty() { vec![format!("ws://{address}")] } else { section.urls },
+        trusted_proxies: proxies.collect::<Result<_, _>>().expect("settings are checked"),
+        auth: config.auth.policy(),
         about: About {
-            name: args.name,
+            name: section.name,
+            description: section.description,
+            contact: section.contact,
+            pubkey: section.pubkey,
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
-            ..About::default()
         },
     };
-    let (store, clock) = (Arc::clone(store), Arc::clone(clock));
-    let relay = Relay::start(store, Arc::clone(lane), fanout, gate, clock, config);
+    let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
+    let gate = Arc::new(OpenGate);
+    let relay = Relay::start(store, Arc::clone(lane), Arc::clone(fanout), gate, clock, config);
     relay.await.context("cannot read the topics")
 }
 
@@ -107,7 +116,29 @@ async fn wait(lane: &Lane, interrupts: &mut Interrupts) -> anyhow::Result<()> {
     }
 }
 
-async fn banner(opened: &Opened, address: SocketAddr) -> anyhow::Result<()> {
+/// Reads the settings again whenever it is asked to. Those about proofs take effect; of others it
+/// says that they wait for a restart. Settings that are wrong change nothing.
+async fn follow(relay: &Relay, mut config: Config, layers: Layers, mut reloads: Reloads) {
+    loop {
+        reloads.next().await;
+        let new = match layers.load() {
+            Ok(new) => new,
+            Err(error) => {
+                tracing::error!(%error, "the settings are as they were");
+                continue;
+            }
+        };
+        relay.set_auth(new.auth.policy());
+        config.auth = new.auth.clone();
+        if config == new {
+            tracing::info!(auth = ?new.auth.mode, "the settings were read again");
+        } else {
+            tracing::warn!(auth = ?new.auth.mode, "the settings were read again; those outside of [auth] wait for a restart");
+        }
+    }
+}
+
+async fn banner(opened: &Opened, relay: SocketAddr, admin: SocketAddr) -> anyhow::Result<()> {
     let bounds = opened.store.bounds().await?;
     let topics = opened.store.topics().await?;
     let enabled = topics.iter().filter(|(topic, _)| topic.enabled).count();
@@ -115,19 +146,20 @@ async fn banner(opened: &Opened, address: SocketAddr) -> anyhow::Result<()> {
     eprintln!("  store    {}", opened.place);
     eprintln!("  feed     rows {} to {}", bounds.floor.next(), bounds.head);
     eprintln!("  topics   {enabled} carried of {} known: kukuri-node topic list", topics.len());
-    eprintln!("  relay    ws://{address} for clients, http://{address} for browsers");
+    eprintln!("  relay    ws://{relay} for clients, http://{relay} for browsers");
+    eprintln!("  admin    http://{admin}/healthz, /readyz, /metrics");
     eprintln!("ready; Ctrl-C ends it");
     Ok(())
 }
 
 fn tell(health: &watch::Receiver<Health>) {
     match &*health.borrow() {
-        Health::Running => eprintln!("storage works again"),
+        Health::Running => tracing::info!("storage works again"),
         Health::Failed(error) => {
-            eprintln!("error: {error}; nothing is acknowledged until it can be opened again");
+            tracing::error!(%error, "nothing is acknowledged until storage can be opened again");
         }
         Health::Corrupt(error) => {
-            eprintln!("error: {error}; nothing is taken in any more: stop the node, run doctor");
+            tracing::error!(%error, "nothing is taken in any more: stop the node, run doctor");
         }
     }
 }

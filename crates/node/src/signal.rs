@@ -21,3 +21,17 @@ impl Interrupts {
         }
     }
 }
+
+/// SIGHUP: the wish that settings are read again.
+pub struct Reloads(Signal);
+
+impl Reloads {
+    pub fn listen() -> anyhow::Result<Self> {
+        signal(SignalKind::hangup()).map(Self).context("cannot listen for signals")
+    }
+
+    pub async fn next(&mut self) {
+        // A stream of signals has no end.
+        self.0.recv().await;
+    }
+}

@@ -19,6 +19,10 @@ mod import;
 mod node;
 #[path = "cli/outage.rs"]
 mod outage;
+#[path = "cli/running.rs"]
+mod running;
+#[path = "cli/settings.rs"]
+mod settings;
 #[path = "cli/site.rs"]
 mod site;
 #[path = "cli/topics.rs"]
@@ -88,7 +92,13 @@ stories! {
     clients:
         nostr_sdk_uses_the_node_as_any_relay
         nostr_sdk_authenticates
+        nostr_tools_uses_the_node_as_any_relay
         what_one_node_takes_in_another_sends;
+    settings:
+        settings_come_in_layers
+        wrong_settings_are_named
+        the_operator_sees_how_the_node_is
+        the_auth_mode_is_read_again;
     node:
         running_says_where_everything_is_and_ends_when_asked
         wrong_command_lines_are_code_2;

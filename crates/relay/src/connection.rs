@@ -15,7 +15,7 @@ use kukuri_fanout::{Detached, SubKey, Subscription};
 use kukuri_lane::Answer;
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::address::Sender;
 use crate::census::Presence;
@@ -36,6 +36,10 @@ const FAREWELL_WAIT_MAX: Duration = Duration::from_secs(1);
 const MESSAGES_PER_TURN: usize = 8;
 /// Pings without a sign of life before a connection counts as dead.
 const PINGS_UNANSWERED_MAX: u32 = 2;
+/// A clock that stands still must not keep a connection busy.
+const WAKE_WAIT_MIN: Duration = Duration::from_millis(100);
+/// Clocks are set forward: no time is missed by more than this.
+const WAKE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How many queries of one connection run at once.
 const READS_MAX: usize = 4;
 
@@ -50,7 +54,7 @@ pub(crate) async fn run(
     let stall_wait_max = relay.config.limits.stall_wait_max;
     let mut writer = relay.tasks.spawn(write(sink, Arc::clone(&outbox), stall_wait_max));
     let mut connection = Connection {
-        session: Session::new(challenge),
+        session: Session::new(challenge, relay.now()),
         sender: presence.sender,
         outbox,
         names: HashMap::new(),
@@ -118,9 +122,19 @@ impl Connection {
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pings.reset();
         let mut carried = relay.carried.clone();
-        let greeting = relay.around(self.sender, |around| self.session.greet(around));
-        self.carry_out(greeting).await;
+        let (mut rule, mut awake) = (relay.rule.subscribe(), false);
         loop {
+            // Proofs may be due now, or at some time from now on.
+            if !std::mem::replace(&mut awake, true) {
+                let outputs = relay.around(self.sender, |around| self.session.wake(around));
+                if let Some(end) = self.carry_out(outputs).await {
+                    return end;
+                }
+            }
+            let wake_in = relay.around(self.sender, |around| {
+                let at = self.session.wake_at(around)?;
+                Some(around.now.until(at).clamp(WAKE_WAIT_MIN, WAKE_WAIT_MAX))
+            });
             let in_flight = self.answers.len();
             let ready = in_flight < events_max && outbox.has_room();
             tokio::select! {
@@ -149,7 +163,9 @@ impl Connection {
                         return End::Told;
                     }
                     let outputs = relay.around(self.sender, |a| self.session.topics_changed(a));
-                    self.carry_out(outputs).await;
+                    if let Some(end) = self.carry_out(outputs).await {
+                        return end;
+                    }
                 }
                 _ = pings.tick() => {
                     // Who is not listened to cannot be heard; that the socket takes nothing any more
@@ -160,6 +176,8 @@ impl Connection {
                         return End::Gone;
                     }
                 }
+                () = sleep(wake_in.unwrap_or_default()), if wake_in.is_some() => awake = false,
+                changed = rule.changed() => awake = changed.is_err(),
                 () = outbox.ended() => return End::Gone,
                 () = relay.closing.cancelled() => {
                     outbox.reply(reply::notice("error: shutting down"));
@@ -188,11 +206,10 @@ impl Connection {
         add_one(&self.relay.counters.messages);
         let relay = Arc::clone(&self.relay);
         let outputs = relay.around(self.sender, |a| self.session.handle(text.as_str(), a));
-        self.carry_out(outputs).await;
-        None
+        self.carry_out(outputs).await
     }
 
-    async fn carry_out(&mut self, outputs: Vec<Output>) {
+    async fn carry_out(&mut self, outputs: Vec<Output>) -> Option<End> {
         for output in outputs {
             match output {
                 Output::Send(text) => self.outbox.reply(text),
@@ -206,8 +223,10 @@ impl Connection {
                     }
                     self.forget(&name);
                 }
+                Output::End => return Some(End::Told),
             }
         }
+        None
     }
 
     /// Waits for room in the lane; nothing is read meanwhile.

@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use kukuri_core::Limits;
+use serde::{Deserialize, Serialize};
 
 use crate::rate::Allowance;
 
 /// The limits of the WebSocket door.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RelayLimits {
     /// Those of events, which every door shares.
     pub events: Limits,
@@ -34,9 +36,12 @@ pub struct RelayLimits {
     /// Connections that have not become a WebSocket yet.
     pub handshakes_max: usize,
     /// From the connection to the upgrade.
+    #[serde(rename = "handshake_seconds_max", with = "seconds")]
     pub handshake_wait_max: Duration,
+    #[serde(rename = "ping_interval_seconds", with = "seconds")]
     pub ping_interval: Duration,
     /// How long nothing at all can be sent before the connection is given up.
+    #[serde(rename = "stall_seconds_max", with = "seconds")]
     pub stall_wait_max: Duration,
     pub events_per_ip: Allowance,
     pub events_per_pubkey: Allowance,
@@ -44,6 +49,12 @@ pub struct RelayLimits {
     pub connects_per_ip: Allowance,
     /// How many addresses and keys are remembered; who has been quiet longest is forgotten first.
     pub senders_remembered_max: usize,
+}
+
+impl Default for RelayLimits {
+    fn default() -> Self {
+        Self::STANDARD
+    }
 }
 
 impl RelayLimits {
@@ -71,4 +82,19 @@ impl RelayLimits {
         connects_per_ip: Allowance { per_minute: 120, burst: 30 },
         senders_remembered_max: 65_536,
     };
+}
+
+/// Spans of time as people write them down.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(span.as_secs())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_secs)
+    }
 }

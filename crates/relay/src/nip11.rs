@@ -3,7 +3,6 @@
 use kukuri_core::admission::Topicless;
 use serde_json::{Value, json};
 
-use crate::gate::Auth;
 use crate::relay::Relay;
 
 /// What the operator says of the relay.
@@ -43,7 +42,7 @@ pub(crate) fn document(relay: &Relay) -> Value {
             "max_rows_scanned": limits.scan_rows_max,
             "created_at_lower_limit": (limits.events.dedupe_retention_days - 1) * 24 * 60 * 60,
             "created_at_upper_limit": limits.events.future_seconds_max,
-            "auth_required": relay.gate.auth() == Auth::Required,
+            "auth_required": relay.auth().enforced(relay.now()),
             "payment_required": false,
             "restricted_writes": relay.config.topicless == Topicless::Reject,
         },
@@ -60,7 +59,7 @@ pub(crate) fn document(relay: &Relay) -> Value {
 pub(crate) fn page(relay: &Relay) -> String {
     let about = &relay.config.about;
     // Where people have to say who they are, what is spoken of is not for everyone.
-    let open = relay.gate.auth() == Auth::Off;
+    let open = !relay.auth().enforced(relay.now());
     let carried = relay.carried.borrow();
     let shown = carried.iter().filter(|topic| open && !topic.as_str().starts_with("kukuri:user:"));
     let topics = shown.fold(String::new(), |list, topic| {

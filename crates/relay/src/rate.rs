@@ -6,11 +6,13 @@ use std::num::NonZeroUsize;
 use kukuri_core::UnixMillis;
 use kukuri_core::admission::Rate;
 use lru::LruCache;
+use serde::{Deserialize, Serialize};
 
 const MILLIS_PER_MINUTE: i64 = 60_000;
 
 /// So many at once, and so many a minute in the long run. `per_minute` 0 allows any number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Allowance {
     pub per_minute: u32,
     pub burst: u32,

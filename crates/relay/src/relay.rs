@@ -19,6 +19,7 @@ use crate::census::{Census, Presence, Refused, lock};
 use crate::gate::Gate;
 use crate::limits::RelayLimits;
 use crate::nip11::About;
+use crate::policy::{AuthPolicy, AuthRule};
 use crate::rate::Meter;
 use crate::session::{Charge, Surroundings};
 use crate::topics::{self, Carried};
@@ -30,6 +31,7 @@ pub struct RelayConfig {
     /// The addresses by which clients know this relay; proofs of keys are bound to them.
     pub urls: Vec<String>,
     pub trusted_proxies: Vec<Network>,
+    pub auth: AuthPolicy,
     pub about: About,
 }
 
@@ -66,6 +68,7 @@ pub struct Relay {
     pub(crate) config: RelayConfig,
     pub(crate) clock: Clock,
     pub(crate) carried: watch::Receiver<Carried>,
+    pub(crate) rule: watch::Sender<AuthRule>,
     pub(crate) counters: Counters,
     /// Ends every connection.
     pub(crate) closing: CancellationToken,
@@ -99,7 +102,9 @@ impl Relay {
         let ephemerals = pass_ephemerals(Arc::clone(&lane), Arc::clone(&fanout), carried.clone());
         let ephemerals = tokio::spawn(ephemerals);
         let followers = [topics.abort_handle(), ephemerals.abort_handle()];
+        let rule = AuthRule { policy: config.auth, since: clock() };
         Ok(Arc::new(Self {
+            rule: watch::Sender::new(rule),
             rates: Rates::new(&config.limits),
             store,
             lane,
@@ -140,6 +145,21 @@ impl Relay {
         (self.clock)()
     }
 
+    /// Changes who has to prove what, for open connections too.
+    pub fn set_auth(&self, policy: AuthPolicy) {
+        self.rule.send_if_modified(|rule| {
+            let changed = rule.policy != policy;
+            if changed {
+                *rule = AuthRule { policy, since: self.now() };
+            }
+            changed
+        });
+    }
+
+    pub(crate) fn auth(&self) -> AuthRule {
+        *self.rule.borrow()
+    }
+
     /// A key pays for an event that was accepted.
     pub(crate) fn accepted(&self, author: Pubkey) {
         take(&self.rates.events_of, author, self.now());
@@ -154,6 +174,7 @@ impl Relay {
             topics: &topics,
             topicless: self.config.topicless,
             urls: &self.config.urls,
+            auth: self.auth(),
             gate: &*self.gate,
             charge: &|charge| self.rates.charge(sender, charge, now),
         })

@@ -8,9 +8,10 @@ use kukuri_core::{Admitted, Cursor, Rejection, Source, TopicId, UnixMillis};
 use kukuri_event::{EventId, Filter, Pubkey, TagLetter};
 use kukuri_lane::Answer;
 
-use crate::gate::{Auth, Authed, Gate};
+use crate::gate::{Authed, Gate};
 use crate::limits::RelayLimits;
 use crate::message::{ClientMessage, Question, SubId, Unreadable, claimed_id};
+use crate::policy::{AuthRule, Deadline};
 use crate::{auth, reply};
 
 /// What is to be done.
@@ -25,6 +26,8 @@ pub enum Output {
     Forget(SubId),
     /// The subscription cannot go on; the client is to be told why.
     Close(SubId, Rejection),
+    /// The connection has to end; the client was told why.
+    End,
 }
 
 /// A question that may be asked.
@@ -64,6 +67,7 @@ pub struct Surroundings<'a> {
     pub topicless: Topicless,
     /// The addresses by which clients know this relay.
     pub urls: &'a [String],
+    pub auth: AuthRule,
     pub gate: &'a dyn Gate,
     /// Whether the sender of this connection keeps to its rates.
     pub charge: &'a dyn Fn(Charge) -> Rate,
@@ -71,6 +75,7 @@ pub struct Surroundings<'a> {
 
 /// One connection's state.
 pub struct Session {
+    connected_at: UnixMillis,
     challenge: String,
     challenged: bool,
     authed: Authed,
@@ -80,16 +85,30 @@ pub struct Session {
 
 impl Session {
     /// `challenge` must be of this connection alone and not to be guessed.
-    pub fn new(challenge: String) -> Self {
-        Self { challenge, challenged: false, authed: Authed::new(), subs: BTreeMap::new() }
+    pub fn new(challenge: String, connected_at: UnixMillis) -> Self {
+        let (authed, subs) = (Authed::new(), BTreeMap::new());
+        Self { connected_at, challenge, challenged: false, authed, subs }
     }
 
-    /// What is said first.
-    pub fn greet(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
-        match around.gate.auth() {
-            Auth::Off => Vec::new(),
-            Auth::Required => self.challenge().into_iter().collect(),
+    /// What is to be done at the beginning, at a time that [`Session::wake_at`] named, and when the
+    /// rule about proofs has changed.
+    pub fn wake(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
+        if !self.authed.is_empty() || !around.auth.enforced(around.now) {
+            return Vec::new();
         }
+        match around.auth.deadline(self.connected_at) {
+            Some(Deadline { at, notice }) if at <= around.now => {
+                vec![Output::Send(reply::notice(notice)), Output::End]
+            }
+            _ => self.challenge().into_iter().collect(),
+        }
+    }
+
+    /// When the passing of time alone will have something to be done.
+    pub fn wake_at(&self, around: &Surroundings<'_>) -> Option<UnixMillis> {
+        let deadline = around.auth.deadline(self.connected_at).map(|deadline| deadline.at);
+        let times = [around.auth.enforced_from().filter(|from| *from > around.now), deadline];
+        times.into_iter().flatten().filter(|_| self.authed.is_empty()).min()
     }
 
     pub fn handle(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
@@ -178,7 +197,13 @@ impl Session {
     fn verdict(&self, checked: &Checked, around: &Surroundings<'_>) -> Verdict {
         let event = checked.event();
         let protected = event.tags().iter().any(|tag| tag.name() == "-");
-        match around.gate.publish(&self.authed, event) {
+        let may_publish = match (around.auth.enforced(around.now), self.authed.is_empty()) {
+            (false, _) => Verdict::Admit,
+            (true, true) => Verdict::AuthRequired,
+            (true, false) if !self.authed.contains(&event.pubkey()) => Verdict::Restricted,
+            (true, false) => around.gate.publish(&self.authed, event),
+        };
+        match may_publish {
             Verdict::Admit if !protected || self.authed.contains(&event.pubkey()) => Verdict::Admit,
             Verdict::Admit if self.authed.is_empty() => Verdict::AuthRequired,
             Verdict::Admit => Verdict::Restricted,
@@ -269,7 +294,12 @@ impl Session {
         let resume = after.map(resume).transpose()?;
         let topics = topics(filters, around)?;
         let asked: Vec<TopicId> = topics.iter().cloned().collect();
-        match around.gate.read(&self.authed, &asked) {
+        let may_read = match (around.auth.enforced(around.now), self.authed.is_empty()) {
+            (false, _) => Verdict::Admit,
+            (true, true) => Verdict::AuthRequired,
+            (true, false) => around.gate.read(&self.authed, &asked),
+        };
+        match may_read {
             Verdict::Admit => Ok((topics, resume)),
             Verdict::AuthRequired => Err("auth-required: authenticate to read".into()),
             Verdict::Restricted => Err("restricted: not allowed to read here".into()),

@@ -125,6 +125,14 @@ impl Process {
         self.signal(Signal::TERM)
     }
 
+    /// Asks the child to read its settings again.
+    ///
+    /// # Errors
+    /// When the child has ended.
+    pub fn hang_up(&self) -> io::Result<()> {
+        self.signal(Signal::HUP)
+    }
+
     /// Interrupts the child, as Ctrl-C does.
     ///
     /// # Errors

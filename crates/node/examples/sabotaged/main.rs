@@ -23,7 +23,10 @@ fn main() -> ExitCode {
     let mut cli = Cli::parse();
     let database = match &cli.common.database {
         Some(url) => Database::Postgres(url.clone()),
-        None => Database::Sqlite(cli.common.data.join(kukuri_store_sqlite::FILE)),
+        None => {
+            let data = cli.common.data.clone().expect("fault runs say where");
+            Database::Sqlite(data.join(kukuri_store_sqlite::FILE))
+        }
     };
     DATABASE.set(database).expect("it is set once");
     cli.common.wrap = Some(wrap);

@@ -1,41 +1,21 @@
 //! Clients that others wrote, against the running program.
 
+use std::process::Command;
 use std::time::Duration;
 
-use kukuri_testkit::condition::wait_for;
-use kukuri_testkit::process::Process;
 use nostr_sdk::nips::nip09::EventDeletionRequest;
 use nostr_sdk::{
     Client, Event, EventBuilder, Filter, Keys, Kind, RelayPoolNotification, Timestamp,
 };
 use tokio::sync::broadcast::Receiver;
 
-use crate::site::{LIMIT, Site};
+use crate::running::Running;
+use crate::site::{Site, ended};
 
 /// How long an answer may take.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// A running node, and where clients find it.
-struct Running {
-    node: Process,
-    url: String,
-}
-
 impl Running {
-    fn start(site: &Site, args: &[&str]) -> Self {
-        let node = Process::spawn(&mut site.command_now(&[&["run"], args].concat())).unwrap();
-        wait_for("the banner", LIMIT, || node.stderr().contains("ready").then_some(())).unwrap();
-        let banner = node.stderr();
-        let url = banner.split_whitespace().find(|word| word.starts_with("ws://")).unwrap();
-        Self { url: url.to_owned(), node }
-    }
-
-    fn end(mut self) {
-        self.node.terminate().unwrap();
-        let status = self.node.wait(LIMIT).unwrap();
-        assert_eq!(status.code(), Some(0), "{}", self.node.stderr());
-    }
-
     async fn client(&self, keys: &Keys) -> Client {
         let client = Client::new(keys.clone());
         client.add_relay(&self.url).await.unwrap();
@@ -151,4 +131,15 @@ pub fn what_one_node_takes_in_another_sends(site: &Site) {
     });
     one.end();
     two.end();
+}
+
+/// `nostr-tools`, as `scripts/setup` installs it, does the same.
+pub fn nostr_tools_uses_the_node_as_any_relay(site: &Site) {
+    for (args, mode) in [(&[][..], "plain"), (&["--auth", "required"], "auth")] {
+        let running = Running::start(site, &[&["--topicless", "global"], args].concat());
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nostr-tools/client.mjs");
+        let told = ended(Command::new("node").args([script, &running.url, mode])).ok();
+        assert_eq!(told.stdout, "ok\n", "{}", told.stderr);
+        running.end();
+    }
 }

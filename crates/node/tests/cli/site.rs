@@ -85,7 +85,7 @@ impl Site {
         // These tests are about what is said and stored; crash tests are about durability.
         command.env_remove("KUKURI_DATABASE").env("KUKURI_TEST_UNSAFE", "1");
         // Any free port: many nodes run at once.
-        command.env("KUKURI_LISTEN", "127.0.0.1:0");
+        command.env("KUKURI_RELAY_LISTEN", "127.0.0.1:0").env("KUKURI_ADMIN_LISTEN", "127.0.0.1:0");
         if let Some(url) = &self.database {
             command.arg("--database").arg(url);
         }

@@ -1,6 +1,14 @@
 //! NIP-42 and NIP-70.
 
-use kukuri_relay::{AuthGate, OpenGate};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use kukuri_core::admission::Verdict;
+use kukuri_core::{TopicId, UnixMillis};
+use kukuri_event::{Event, UnixSeconds};
+use kukuri_relay::{AuthPolicy, Authed, Gate, OpenGate, RelayConfig};
+use kukuri_store::Model;
+use kukuri_testkit::generate::World;
 use serde_json::{Value, json};
 
 use crate::rig::{Client, Rig, URL, author, config, draft, note, signed, topic};
@@ -8,6 +16,10 @@ use crate::rig::{Client, Rig, URL, author, config, draft, note, signed, topic};
 fn proof(number: u32, challenge: &str, url: &str) -> Value {
     let draft = draft(22242, "", &[&["relay", url], &["challenge", challenge]]);
     serde_json::from_str(&author(number).sign(&draft)).unwrap()
+}
+
+fn required() -> RelayConfig {
+    RelayConfig { auth: AuthPolicy::REQUIRED, ..config() }
 }
 
 async fn challenge(client: &mut Client) -> String {
@@ -25,7 +37,7 @@ async fn prove(client: &mut Client, proof: &Value) -> (bool, String) {
 
 #[tokio::test]
 async fn where_it_is_required_nothing_goes_without_it() {
-    let rig = Rig::with(config(), AuthGate).await;
+    let rig = Rig::with(required(), OpenGate).await;
     let mut client = rig.client().await;
     let challenge = challenge(&mut client).await;
     let event = signed(&note("mine"));
@@ -44,7 +56,7 @@ async fn where_it_is_required_nothing_goes_without_it() {
 /// A proof is of this connection, this relay, now, and signed.
 #[tokio::test]
 async fn proofs_that_are_none_are_refused() {
-    let rig = Rig::with(config(), AuthGate).await;
+    let rig = Rig::with(required(), OpenGate).await;
     let (mut other, mut client) = (rig.client().await, rig.client().await);
     let foreign = challenge(&mut other).await;
     let own = challenge(&mut client).await;
@@ -81,4 +93,72 @@ async fn protected_events_need_their_author() {
     assert_eq!(client.publish(&event).await, refused);
     assert!(prove(&mut client, &proof(1, &challenge, URL)).await.0);
     client.publish_ok(&event).await;
+}
+
+/// The operator changes the mode while people are connected: who is there has the grace, who comes
+/// after the time has the timeout, and nobody is asked before it.
+#[tokio::test]
+async fn the_mode_changes_while_people_are_connected() {
+    let time = Arc::new(AtomicI64::new(World::now().0));
+    let clock = {
+        let time = Arc::clone(&time);
+        move || UnixMillis(time.load(Ordering::SeqCst))
+    };
+    let rig = Rig::at(Arc::new(clock), Arc::new(Model::default()), config(), OpenGate).await;
+    let (mut early, mut proven) = (rig.client().await, rig.client().await);
+    early.publish_ok(&signed(&note("before"))).await;
+    let enforce_at = UnixSeconds(World::now().seconds().0 + 60);
+    let policy = AuthPolicy { enforce_at: Some(enforce_at), ..AuthPolicy::REQUIRED };
+    rig.relay.set_auth(policy);
+    early.publish_ok(&signed(&note("until then nothing changes"))).await;
+
+    let advance = |seconds: i64| time.fetch_add(seconds * 1000, Ordering::SeqCst);
+    advance(60);
+    assert_eq!(challenge(&mut early).await.len(), 64);
+    let asked = challenge(&mut proven).await;
+    assert!(prove(&mut proven, &proof(1, &asked, URL)).await.0);
+    let refused = (false, "auth-required: authenticate to publish".to_owned());
+    assert_eq!(early.publish(&signed(&note("no longer"))).await, refused);
+    let mut late = rig.client().await;
+    challenge(&mut late).await;
+    advance(10);
+    assert_eq!(late.expect().await, json!(["NOTICE", "auth-required: timeout"]));
+    assert_eq!(late.next().await, None);
+    // Still here, with nothing but the right to prove.
+    assert_eq!(early.publish(&signed(&note("still not"))).await, refused);
+    advance(i64::try_from(policy.grace.as_secs()).unwrap() - 10);
+    assert_eq!(early.expect().await, json!(["NOTICE", "auth-required: deadline reached"]));
+    assert_eq!(early.next().await, None);
+    proven.publish_ok(&signed(&note("who has proved stays"))).await;
+
+    rig.relay.set_auth(AuthPolicy::OFF);
+    rig.client().await.publish_ok(&signed(&note("anyone again"))).await;
+}
+
+/// Knows nobody.
+struct ClosedGate;
+
+impl Gate for ClosedGate {
+    fn publish(&self, _: &Authed, _: &Event) -> Verdict {
+        Verdict::Restricted
+    }
+
+    fn read(&self, _: &Authed, _: &[TopicId]) -> Verdict {
+        Verdict::Restricted
+    }
+}
+
+/// Consent and plans are asked for where proofs are, on EVENT and on REQ, and only there.
+#[tokio::test]
+async fn a_gate_is_asked_where_proofs_are_required() {
+    let rig = Rig::with(required(), ClosedGate).await;
+    let mut client = rig.client().await;
+    let asked = challenge(&mut client).await;
+    assert!(prove(&mut client, &proof(1, &asked, URL)).await.0);
+    let refused = (false, "restricted: not allowed to publish here".to_owned());
+    assert_eq!(client.publish(&signed(&note("no plan"))).await, refused);
+    client.send(json!(["REQ", "s", {"#t": [topic(1)]}])).await;
+    assert_eq!(client.closed("s").await, "restricted: not allowed to read here");
+    rig.relay.set_auth(AuthPolicy::OFF);
+    client.publish_ok(&signed(&note("nobody asks"))).await;
 }

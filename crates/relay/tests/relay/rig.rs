@@ -10,7 +10,9 @@ use kukuri_core::{Act, Outcome, TopicId};
 use kukuri_event::Kind;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_lane::{Lane, LaneConfig};
-use kukuri_relay::{About, Allowance, Gate, OpenGate, Relay, RelayConfig, RelayLimits, serve};
+use kukuri_relay::{
+    About, Allowance, AuthPolicy, Gate, OpenGate, Relay, RelayConfig, RelayLimits, serve,
+};
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Model, Store};
 use kukuri_testkit::generate::World;
@@ -46,6 +48,7 @@ pub fn config() -> RelayConfig {
         topicless: Topicless::Reject,
         urls: vec![URL.to_owned()],
         trusted_proxies: Vec::new(),
+        auth: AuthPolicy::OFF,
         about: About { name: "<b>rig</b>".to_owned(), ..About::default() },
     }
 }
@@ -60,7 +63,15 @@ impl Rig {
     }
 
     pub async fn over(store: Arc<dyn Store>, config: RelayConfig, gate: impl Gate) -> Self {
-        let clock: kukuri_store::Clock = Arc::new(World::now);
+        Self::at(Arc::new(World::now), store, config, gate).await
+    }
+
+    pub async fn at(
+        clock: kukuri_store::Clock,
+        store: Arc<dyn Store>,
+        config: RelayConfig,
+        gate: impl Gate,
+    ) -> Self {
         let lane = Lane::start(Arc::clone(&store), Arc::clone(&clock), LaneConfig::STANDARD);
         let lane = Arc::new(lane);
         for topic in [TopicId::global(), topic_id(1)] {

@@ -1,0 +1,123 @@
+//! The operator's listener: whether the node lives, whether it can serve, and its numbers.
+
+use std::fmt::{Display, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use kukuri_fanout::Fanout;
+use kukuri_lane::{Health, Lane};
+use kukuri_relay::Relay;
+use kukuri_store::Store;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+/// How long a store that is asked whether it is there may take.
+const STORE_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// What there is to tell about.
+pub struct Node {
+    pub store: Arc<dyn Store>,
+    pub lane: Arc<Lane>,
+    pub fanout: Arc<Fanout>,
+    pub relay: Arc<Relay>,
+}
+
+pub async fn serve(node: Node, listener: TcpListener) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(Arc::new(node));
+    axum::serve(listener, router).await
+}
+
+/// That it answers is the answer; a restart would help against nothing else.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether clients can be sent here.
+async fn readyz(State(node): State<Arc<Node>>) -> Response {
+    let (store, lane) = (store(&node).await, lane(&node));
+    let ready = store.is_ok() && lane.is_ok();
+    let word = |part: &Result<(), String>| match part {
+        Ok(()) => Value::from("ok"),
+        Err(why) => Value::from(why.as_str()),
+    };
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = json!({ "ready": ready, "store": word(&store), "lane": word(&lane) });
+    (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+}
+
+async fn store(node: &Node) -> Result<(), String> {
+    match timeout(STORE_WAIT_MAX, node.store.bounds()).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {STORE_WAIT_MAX:?}")),
+    }
+}
+
+fn lane(node: &Node) -> Result<(), String> {
+    match &*node.lane.health().borrow() {
+        Health::Running => Ok(()),
+        Health::Failed(error) | Health::Corrupt(error) => Err(error.to_string()),
+    }
+}
+
+/// The text format of Prometheus.
+async fn metrics(State(node): State<Arc<Node>>) -> Response {
+    let (relay, lane, fanout) = (node.relay.stats(), node.lane.stats(), node.fanout.stats());
+    let mut out = Metrics(String::new());
+    out.gauge("relay_connections", "Open WebSockets.", relay.connections);
+    out.counter(
+        "relay_connections_refused",
+        "Connections over a limit.",
+        relay.connections_refused,
+    );
+    out.counter("relay_messages", "Messages of clients.", relay.messages);
+    out.counter("relay_events_submitted", "Events handed to the lane.", relay.events_submitted);
+    out.counter("relay_requests", "REQ and COUNT.", relay.requests);
+    out.counter(
+        "relay_subscriptions_too_slow",
+        "Subscriptions closed because they fell too far behind.",
+        relay.subscriptions_too_slow,
+    );
+    out.counter("lane_batches", "Batches committed.", lane.batches);
+    out.counter("lane_commands", "Commands in them.", lane.commands);
+    out.counter("lane_batches_failed", "Batches answered with an error.", lane.batches_failed);
+    out.counter("lane_conflicts", "Tries lost to another writer.", lane.conflicts);
+    out.counter("lane_retries", "Tries repeated while the store was away.", lane.retries);
+    out.counter("lane_sightings_dropped", "Sightings not written.", lane.sightings_dropped);
+    out.gauge("fanout_position", "The last feed row delivered.", fanout.position);
+    out.gauge("fanout_subscriptions", "Live subscriptions.", fanout.subscriptions);
+    out.counter("fanout_deliveries", "Events given to subscriptions.", fanout.deliveries);
+    out.counter("fanout_overflows", "How often a mailbox was full.", fanout.overflows);
+    out.gauge("feed_head", "The last feed row.", *node.store.heads().borrow());
+    out.gauge("lane_running", "Whether commits are possible.", u8::from(self::lane(&node).is_ok()));
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], out.0).into_response()
+}
+
+struct Metrics(String);
+
+impl Metrics {
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.metric("gauge", name, help, &value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.metric("counter", &format!("{name}_total"), help, &value);
+    }
+
+    fn metric(&mut self, sort: &str, name: &str, help: &str, value: &dyn Display) {
+        let _ = writeln!(
+            self.0,
+            "# HELP kukuri_{name} {help}\n# TYPE kukuri_{name} {sort}\nkukuri_{name} {value}"
+        );
+    }
+}
