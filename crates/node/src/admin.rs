@@ -88,6 +88,11 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
         "Subscriptions closed because they fell too far behind.",
         relay.subscriptions_too_slow,
     );
+    out.gauge(
+        "relay_outbound_bytes_peak",
+        "The most that ever waited to be sent on a connection that has ended.",
+        relay.outbound_bytes_peak,
+    );
     out.counter("lane_batches", "Batches committed.", lane.batches);
     out.counter("lane_commands", "Commands in them.", lane.commands);
     out.counter("lane_batches_failed", "Batches answered with an error.", lane.batches_failed);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
@@ -56,13 +57,13 @@ pub(crate) async fn run(
     let mut connection = Connection {
         session: Session::new(challenge, relay.now()),
         sender: presence.sender,
-        outbox,
+        outbox: Arc::clone(&outbox),
         names: HashMap::new(),
         subs: HashMap::new(),
         answers: FuturesUnordered::new(),
         work: JoinSet::new(),
         reads: Arc::new(Semaphore::new(READS_MAX)),
-        relay,
+        relay: Arc::clone(&relay),
     };
     if let End::Told = connection.read(&mut stream).await {
         let _ = timeout(ANSWERS_WAIT_MAX, connection.answer_all()).await;
@@ -73,6 +74,8 @@ pub(crate) async fn run(
     if timeout(stall_wait_max, farewell).await.is_err() {
         writer.abort();
     }
+    let bytes_peak = u64::try_from(outbox.bytes_peak()).unwrap_or(u64::MAX);
+    relay.counters.outbound_bytes_peak.fetch_max(bytes_peak, Ordering::Relaxed);
     // Until here the socket was open, and counted.
     drop(presence);
 }

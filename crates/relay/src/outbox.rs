@@ -29,6 +29,8 @@ pub(crate) struct Outbox {
 struct State {
     frames: VecDeque<Frame>,
     bytes: usize,
+    /// The most that ever waited.
+    bytes_peak: usize,
     open: HashMap<SubKey, Open>,
     behind: Vec<(SubKey, Detached)>,
     ending: bool,
@@ -88,6 +90,10 @@ impl Outbox {
             fell_behind: Notify::new(),
             bytes_max,
         })
+    }
+
+    pub fn bytes_peak(&self) -> usize {
+        self.lock().bytes_peak
     }
 
     /// Answers a message. Always taken: whoever reads messages waits for room before the next one.
@@ -194,6 +200,7 @@ impl Outbox {
             return;
         }
         state.bytes += frame.bytes();
+        state.bytes_peak = state.bytes_peak.max(state.bytes);
         state.frames.push_back(frame);
         self.filled.notify_waiters();
     }

@@ -44,6 +44,8 @@ pub struct RelayStats {
     pub events_submitted: u64,
     pub requests: u64,
     pub subscriptions_too_slow: u64,
+    /// The most that ever waited to be sent on a connection that has ended.
+    pub outbound_bytes_peak: u64,
 }
 
 #[derive(Default)]
@@ -53,6 +55,7 @@ pub(crate) struct Counters {
     pub events_submitted: AtomicU64,
     pub requests: AtomicU64,
     pub subscriptions_too_slow: AtomicU64,
+    pub outbound_bytes_peak: AtomicU64,
 }
 
 pub(crate) fn add_one(counter: &AtomicU64) {
@@ -131,6 +134,7 @@ impl Relay {
             events_submitted: read(&self.counters.events_submitted),
             requests: read(&self.counters.requests),
             subscriptions_too_slow: read(&self.counters.subscriptions_too_slow),
+            outbound_bytes_peak: read(&self.counters.outbound_bytes_peak),
         }
     }
 

@@ -4,6 +4,10 @@
 
 #[path = "relay/auth.rs"]
 mod auth;
+#[path = "relay/beside.rs"]
+mod beside;
+#[path = "relay/crowd.rs"]
+mod crowd;
 #[path = "relay/events.rs"]
 mod events;
 #[path = "relay/handoff.rs"]

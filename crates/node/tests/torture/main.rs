@@ -4,6 +4,7 @@
 
 mod checker;
 mod disk;
+mod door;
 mod freeze;
 mod guarantees;
 mod import;
@@ -16,3 +17,4 @@ mod power;
 mod race;
 mod rig;
 mod sabotage;
+mod sockets;

@@ -23,6 +23,9 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 pub const URL: &str = "ws://relay.example";
+/// The kernel grows what it keeps with the size of a segment, which is large on loopback.
+const NARROW_BYTES: u32 = 4 * 1024;
+const NARROW_SEGMENT_BYTES: u32 = 536;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 pub struct Rig {
@@ -97,6 +100,16 @@ impl Rig {
 
     pub async fn client(&self) -> Client {
         let (socket, _) = connect_async_with_config(self.url(), None, true).await.unwrap();
+        Client { socket }
+    }
+
+    /// A client for which the kernel keeps little of what it does not read.
+    pub async fn narrow_client(&self) -> Client {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(NARROW_BYTES).unwrap();
+        socket2::SockRef::from(&socket).set_tcp_mss(NARROW_SEGMENT_BYTES).unwrap();
+        let stream = MaybeTlsStream::Plain(socket.connect(self.address).await.unwrap());
+        let (socket, _) = tokio_tungstenite::client_async(self.url(), stream).await.unwrap();
         Client { socket }
     }
 
