@@ -1,0 +1,4 @@
+mod publishing;
+mod rig;
+mod simulation;
+mod subscribing;
