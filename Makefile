@@ -15,8 +15,11 @@ lint: ## Check format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-bench: setup ## Measure commits, queries and import against one signature check
+bench: setup ## Measure stores, then the node over WebSocket next to another relay
 	cargo bench -p kukuri-node --bench heart
+	cargo build --release -p kukuri-node -p kukuri-bench
+	scripts/other-relay
+	target/release/kukuri-bench suite
 
 torture: setup ## Kill, cut and fill for longer than `make test` does
 	KUKURI_TORTURE=long cargo nextest run --workspace --profile torture -E 'binary(/^torture/)'

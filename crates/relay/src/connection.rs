@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
-use futures_util::future::BoxFuture;
+use futures_util::future::{AbortHandle, BoxFuture, abortable};
 use futures_util::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use kukuri_core::{Act, Admitted, Outcome};
@@ -15,7 +15,6 @@ use kukuri_event::{EventId, Pubkey};
 use kukuri_fanout::{Detached, SubKey, Subscription};
 use kukuri_lane::Answer;
 use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::address::Sender;
@@ -61,7 +60,7 @@ pub(crate) async fn run(
         names: HashMap::new(),
         subs: HashMap::new(),
         answers: FuturesUnordered::new(),
-        work: JoinSet::new(),
+        work: FuturesUnordered::new(),
         reads: Arc::new(Semaphore::new(READS_MAX)),
         relay: Arc::clone(&relay),
     };
@@ -97,7 +96,8 @@ struct Connection {
     names: HashMap<String, SubKey>,
     subs: HashMap<SubKey, Running>,
     answers: FuturesUnordered<InFlight>,
-    work: JoinSet<Done>,
+    /// Part of this task, since waking another one would cost as much as most questions do.
+    work: FuturesUnordered<BoxFuture<'static, Done>>,
     reads: Arc<Semaphore>,
 }
 
@@ -110,10 +110,11 @@ struct Running {
 /// An event that waits for its answer.
 type InFlight = BoxFuture<'static, (EventId, Pubkey, Answer)>;
 
-/// What a task of the connection came to.
+/// What a piece of work came to.
 enum Done {
     Subscription(SubKey, Result<(), Ended>),
-    Count,
+    /// Nothing is left to do about it.
+    Settled,
 }
 
 impl Connection {
@@ -153,8 +154,8 @@ impl Connection {
                 }
                 () = outbox.room(), if !ready && in_flight < events_max => {}
                 Some(answer) = self.answers.next(), if in_flight > 0 => self.answered(answer),
-                Some(done) = self.work.join_next(), if !self.work.is_empty() => {
-                    if let Ok(Done::Subscription(key, Err(why))) = done
+                Some(done) = self.work.next(), if !self.work.is_empty() => {
+                    if let Done::Subscription(key, Err(why)) = done
                         && let Some(end) = self.ended(key, why)
                     {
                         return end;
@@ -201,8 +202,9 @@ impl Connection {
             // Pings are answered by the library.
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => return None,
             Some(Ok(Message::Binary(_))) => {
-                self.outbox.reply(reply::notice("invalid: messages are text"));
-                return None;
+                let relay = Arc::clone(&self.relay);
+                let outputs = relay.around(self.sender, |a| self.session.binary(a));
+                return self.carry_out(outputs).await;
             }
             Some(Ok(Message::Text(text))) => text,
         };
@@ -244,8 +246,9 @@ impl Connection {
     }
 
     fn answered(&self, (id, author, answer): (EventId, Pubkey, Answer)) {
-        if answer == Ok(Outcome::Accepted) {
-            self.relay.accepted(author);
+        // Accepted, or passed on: what came to nothing costs its author nothing.
+        if !matches!(answer, Ok(Outcome::Accepted | Outcome::Ephemeral)) {
+            self.relay.give_back(&author);
         }
         self.outbox.reply(Session::answered(id, &answer));
     }
@@ -284,19 +287,23 @@ impl Connection {
         key: SubKey,
         work: impl Future<Output = Result<(), Ended>> + Send + 'static,
     ) -> AbortHandle {
-        let work = AssertUnwindSafe(work).catch_unwind();
-        let work = work.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
-        self.work.spawn(work.map(move |ended| Done::Subscription(key, ended)))
+        let (work, task) = abortable(AssertUnwindSafe(work).catch_unwind());
+        let done = work.map(move |ended| match ended {
+            Ok(ended) => Done::Subscription(key, ended.unwrap_or(Err(Ended::Panicked))),
+            Err(_aborted) => Done::Settled,
+        });
+        self.work.push(done.boxed());
+        task
     }
 
     fn count(&mut self, ask: Ask) {
-        if self.work.len() > self.relay.config.limits.subscriptions_max {
+        if self.work.len() >= self.relay.config.limits.subscriptions_max {
             return self.outbox.reply(reply::closed(&ask.sub, "error: too many at once"));
         }
         add_one(&self.relay.counters.requests);
         let (relay, outbox) = (Arc::clone(&self.relay), Arc::clone(&self.outbox));
         let reads = Arc::clone(&self.reads);
-        self.work.spawn(async move {
+        let count = async move {
             let _permit = reads.acquire().await;
             let mut query = query(&relay, ask.filters, 0);
             query.limit_max = query.rows_max;
@@ -306,8 +313,9 @@ impl Connection {
                 Ok(found) => reply::count(&ask.sub, found.hits.len()),
                 Err(why) => reply::closed(&ask.sub, &why.to_string()),
             });
-            Done::Count
-        });
+            Done::Settled
+        };
+        self.work.push(count.boxed());
     }
 
     /// A subscription cannot go on.

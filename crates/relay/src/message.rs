@@ -111,5 +111,9 @@ pub fn claimed_id(event: &str) -> Option<String> {
     struct Claim {
         id: String,
     }
+    // A struct would be read from a list, too.
+    if !event.trim_start().starts_with('{') {
+        return None;
+    }
     serde_json::from_str::<Claim>(event).ok().map(|claim| claim.id)
 }

@@ -124,14 +124,14 @@ impl Outbox {
         }
     }
 
-    /// A stored event, if there is room for it.
-    pub fn stored(&self, key: SubKey, json: String) -> Result<(), (Full, String)> {
+    /// Stored events, as many as there is room for: the writer finds them all at once.
+    pub fn stored(&self, key: SubKey, events: &mut VecDeque<String>) -> Result<(), Full> {
         let mut state = self.lock();
-        if !state.ending && state.bytes >= self.bytes_max {
-            return Err((Full, json));
+        while state.ending || state.bytes < self.bytes_max {
+            let Some(json) = events.pop_front() else { return Ok(()) };
+            self.push(&mut state, Frame::Event { key, json: Json::Stored(json), cursor: None });
         }
-        self.push(&mut state, Frame::Event { key, json: Json::Stored(json), cursor: None });
-        Ok(())
+        if events.is_empty() { Ok(()) } else { Err(Full) }
     }
 
     /// The end of what is stored. A client that resumes can go on from the last event it was sent or
@@ -184,10 +184,13 @@ impl Outbox {
 
     /// What is to be sent next, about so many bytes of it; `None` when that was all.
     pub async fn next(&self, bytes: usize) -> Option<Vec<Outgoing>> {
+        let half = self.bytes_max / 2;
         let next = self.wait(&self.filled, |state| {
+            let before = state.bytes;
             let outgoing = state.take(bytes);
-            // Also when all that was taken belonged to subscriptions that are closed.
-            if state.bytes <= self.bytes_max / 2 {
+            // Also when all that was taken belonged to subscriptions that are closed. Nobody waits for
+            // room while there is some, and waking them for every frame would cost as much as it.
+            if before > half && state.bytes <= half {
                 self.drained.notify_waiters();
             }
             (!outgoing.is_empty()).then_some(Some(outgoing)).or(state.ending.then_some(None))

@@ -52,9 +52,12 @@ impl<K: Hash + Eq> Meter<K> {
         }
     }
 
-    /// Whether one is allowed now.
-    pub fn look(&mut self, key: &K, now: UnixMillis) -> Rate {
-        self.after_one(key, now).and_then(Result::err).unwrap_or(Rate::Within)
+    /// Gives back one that was taken and came to nothing.
+    pub fn give_back(&mut self, key: &K) {
+        let cost = self.allowance.cost_micros();
+        if let Some(free_at) = self.free_at_micros.get_mut(key) {
+            *free_at = free_at.saturating_sub(cost);
+        }
     }
 
     /// When all will have been given back once one more is taken; `None` if nothing is counted.

@@ -164,9 +164,9 @@ impl Relay {
         *self.rule.borrow()
     }
 
-    /// A key pays for an event that was accepted.
-    pub(crate) fn accepted(&self, author: Pubkey) {
-        take(&self.rates.events_of, author, self.now());
+    /// An event was not accepted after all.
+    pub(crate) fn give_back(&self, author: &Pubkey) {
+        lock(&self.rates.events_of).give_back(author);
     }
 
     /// Calls `work` with what messages of a sender are judged by now.
@@ -222,7 +222,7 @@ impl Rates {
     fn charge(&self, sender: Sender, charge: Charge, now: UnixMillis) -> Rate {
         match charge {
             Charge::Event => take(&self.events, sender, now),
-            Charge::EventOf(pubkey) => lock(&self.events_of).look(&pubkey, now),
+            Charge::EventOf(pubkey) => take(&self.events_of, pubkey, now),
             Charge::Request => take(&self.requests, sender, now),
         }
     }

@@ -1,5 +1,6 @@
 //! One subscription from its question on: what is stored, the end of it, and what comes.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,11 +95,9 @@ impl Request {
 
     /// Queues events as the socket drains.
     async fn send(&self, bodies: Vec<String>) {
-        for mut json in bodies {
-            while let Err((Full, back)) = self.outbox.stored(self.subscription.key, json) {
-                self.outbox.room().await;
-                json = back;
-            }
+        let mut bodies = VecDeque::from(bodies);
+        while let Err(Full) = self.outbox.stored(self.subscription.key, &mut bodies) {
+            self.outbox.room().await;
         }
     }
 

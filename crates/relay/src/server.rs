@@ -24,9 +24,10 @@ use crate::{connection, nip11};
 
 /// The head of a request.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Of what is read at once, and of what is gathered for a write, on each connection.
+/// Of what is read at once on each connection.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
-const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+/// Of what is gathered for a write. It grows to this on connections that once had so much to send.
+const WRITE_BUFFER_BYTES: usize = 16 * 1024;
 /// The pause after a connection could not be taken, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -50,7 +50,7 @@ pub enum Resume {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     Event,
-    /// Only looked at: a key pays for what is accepted of it, since anyone can send an event again.
+    /// Given back if the event is not accepted: anyone can send an event of a key again.
     EventOf(Pubkey),
     Request,
 }
@@ -122,6 +122,11 @@ impl Session {
         }
     }
 
+    /// A message that is no text.
+    pub fn binary(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
+        self.unreadable(Unreadable::Notice("invalid: messages are text".into()), around)
+    }
+
     fn unreadable(&mut self, unreadable: Unreadable, around: &Surroundings<'_>) -> Vec<Output> {
         // Nonsense costs as much as a question, and is answered all the same.
         let _ = (around.charge)(Charge::Request);
@@ -186,11 +191,12 @@ impl Session {
             handles: &|topic| around.topics.contains(topic),
         };
         let checked = screen(text, (around.charge)(Charge::Event), &door)?.verify()?;
-        if (around.charge)(Charge::EventOf(checked.event().pubkey())) == Rate::Exceeded {
-            return Err(Rejection::RateLimited);
+        let (author, verdict) = (checked.event().pubkey(), self.verdict(&checked, around));
+        let admitted = checked.admit(verdict, Source::Ws, None)?;
+        match (around.charge)(Charge::EventOf(author)) {
+            Rate::Within => Ok(admitted),
+            Rate::Exceeded => Err(Rejection::RateLimited),
         }
-        let verdict = self.verdict(&checked, around);
-        checked.admit(verdict, Source::Ws, None)
     }
 
     /// A protected event (NIP-70) is taken from its author alone.
@@ -214,12 +220,8 @@ impl Session {
     fn request(&mut self, question: Question, around: &Surroundings<'_>) -> Vec<Output> {
         // A new question under an old name takes its place, whatever becomes of it.
         let replaced = self.close(question.sub.clone());
-        let max = around.limits.subscriptions_max;
-        if self.subs.len() >= max {
-            let why = format!("error: too many subscriptions, at most {max} are open at once");
-            return vec![Output::Send(reply::closed(&question.sub, &why))];
-        }
-        let asked = match self.ask(question, around) {
+        let places = Some(around.limits.subscriptions_max.saturating_sub(self.subs.len()));
+        let asked = match self.ask(question, places, around) {
             Ok((ask, topics)) => {
                 self.subs.insert(ask.sub.clone(), topics);
                 vec![Output::Ask(ask)]
@@ -234,7 +236,7 @@ impl Session {
             let why = "invalid: COUNT takes no after";
             return vec![Output::Send(reply::closed(&question.sub, why))];
         }
-        match self.ask(question, around) {
+        match self.ask(question, None, around) {
             Ok((ask, _)) => vec![Output::Count(ask)],
             Err(refused) => refused,
         }
@@ -244,12 +246,15 @@ impl Session {
         self.subs.remove(&sub).map(|_| Output::Forget(sub)).into_iter().collect()
     }
 
+    /// `places` is how many more subscriptions there may be, if it is to be one.
     fn ask(
         &mut self,
         question: Question,
+        places: Option<usize>,
         around: &Surroundings<'_>,
     ) -> Result<(Ask, BTreeSet<TopicId>), Vec<Output>> {
         let Question { sub, mut filters, after } = question;
+        let shape = check_shape(&sub, &filters, places, around);
         // Where topics need not be named, the global one is meant.
         if around.topicless == Topicless::Global {
             let global = || BTreeSet::from([TopicId::global().to_string()]);
@@ -257,7 +262,7 @@ impl Session {
                 filter.tags.entry(TagLetter::TOPIC).or_insert_with(global);
             });
         }
-        let checked = self.check(&sub, &filters, after.as_deref(), around);
+        let checked = shape.and_then(|()| self.check(&filters, after.as_deref(), around));
         match checked {
             Ok((topics, resume)) => Ok((Ask { sub, filters, resume }, topics)),
             Err(why) => {
@@ -271,26 +276,10 @@ impl Session {
 
     fn check(
         &self,
-        sub: &str,
         filters: &[Filter],
         after: Option<&str>,
         around: &Surroundings<'_>,
     ) -> Result<(BTreeSet<TopicId>, Option<Resume>), String> {
-        let limits = around.limits;
-        if (around.charge)(Charge::Request) == Rate::Exceeded {
-            return Err(Rejection::RateLimited.to_string());
-        }
-        let chars = sub.chars().count();
-        if chars == 0 || chars > limits.sub_id_chars_max {
-            let max = limits.sub_id_chars_max;
-            return Err(format!("invalid: a subscription id has 1 to {max} characters"));
-        }
-        if filters.iter().any(|filter| filter.values() > limits.filter_values_max) {
-            return Err(format!(
-                "invalid: too many values in a filter, at most {}",
-                limits.filter_values_max
-            ));
-        }
         let resume = after.map(resume).transpose()?;
         let topics = topics(filters, around)?;
         let asked: Vec<TopicId> = topics.iter().cloned().collect();
@@ -336,6 +325,33 @@ impl Session {
     }
 }
 
+/// What can be said of a question as it came, whatever it asks for. Every question costs.
+fn check_shape(
+    sub: &str,
+    filters: &[Filter],
+    places: Option<usize>,
+    around: &Surroundings<'_>,
+) -> Result<(), String> {
+    let limits = around.limits;
+    if (around.charge)(Charge::Request) == Rate::Exceeded {
+        return Err(Rejection::RateLimited.to_string());
+    }
+    if places == Some(0) {
+        let max = limits.subscriptions_max;
+        return Err(format!("error: too many subscriptions, at most {max} are open at once"));
+    }
+    let chars = sub.chars().count();
+    if chars == 0 || chars > limits.sub_id_chars_max {
+        let max = limits.sub_id_chars_max;
+        return Err(format!("invalid: a subscription id has 1 to {max} characters"));
+    }
+    if filters.iter().any(|filter| filter.values() > limits.filter_values_max) {
+        let max = limits.filter_values_max;
+        return Err(format!("invalid: too many values in a filter, at most {max}"));
+    }
+    Ok(())
+}
+
 fn resume(after: &str) -> Result<Resume, String> {
     if after.is_empty() {
         return Ok(Resume::Floor);
@@ -347,7 +363,8 @@ fn resume(after: &str) -> Result<Resume, String> {
 fn topics(filters: &[Filter], around: &Surroundings<'_>) -> Result<BTreeSet<TopicId>, String> {
     let mut topics = BTreeSet::new();
     for filter in filters {
-        for topic in filter.topics().ok_or("invalid: missing #t")? {
+        let named = filter.topics().filter(|named| !named.is_empty());
+        for topic in named.ok_or("invalid: missing #t")? {
             match TopicId::parse(topic) {
                 Ok(topic) => topics.insert(topic),
                 // Where topics need not be named, `#t` may ask for hashtags; nothing is linked to them.

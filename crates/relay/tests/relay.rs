@@ -10,10 +10,18 @@ mod beside;
 mod crowd;
 #[path = "relay/events.rs"]
 mod events;
+#[path = "relay/found.rs"]
+mod found;
 #[path = "relay/handoff.rs"]
 mod handoff;
 #[path = "relay/limits.rs"]
 mod limits;
+#[path = "relay/limits_addresses.rs"]
+mod limits_addresses;
+#[path = "relay/limits_events.rs"]
+mod limits_events;
+#[path = "relay/limits_flow.rs"]
+mod limits_flow;
 #[path = "relay/malformed.rs"]
 mod malformed;
 #[path = "relay/nip11.rs"]
@@ -26,3 +34,7 @@ mod rig;
 mod slow;
 #[path = "relay/subscriptions.rs"]
 mod subscriptions;
+#[path = "relay/tester.rs"]
+mod tester;
+#[path = "relay/versions.rs"]
+mod versions;

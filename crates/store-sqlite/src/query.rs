@@ -90,6 +90,7 @@ fn answer(
             filter,
             now: scene.now,
             topics: filter.topics().map(|_| &topics.numbers[..]),
+            bring,
         };
         let result = match plan {
             Plan::Ids(ids) => scan::ids(&check, ids, &mut part),

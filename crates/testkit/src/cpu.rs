@@ -13,7 +13,7 @@ struct Usage {
 }
 
 /// The time that `pid` and its direct children have used, and that of children which have ended.
-pub(super) fn time_of_family(pid: i32) -> Duration {
+pub fn time_of_family(pid: i32) -> Duration {
     let ticks_per_second = rustix::param::clock_ticks_per_second();
     loop {
         let Some(before) = usage(pid) else {

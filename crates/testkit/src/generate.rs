@@ -11,6 +11,6 @@ mod script;
 mod world;
 
 pub use dice::{Dice, Seed};
-pub use filter::{group, query};
+pub use filter::{group, group_in_topics, query};
 pub use script::{arrivals, batches, script};
 pub use world::World;

@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod condition;
 pub mod convergence;
+pub mod cpu;
 pub mod delivery;
 pub mod differential;
 pub mod generate;

@@ -2,7 +2,6 @@
 
 mod account;
 mod binaries;
-mod cpu;
 mod server;
 
 use std::fs;
@@ -206,7 +205,9 @@ impl Cluster {
     /// The processor time that all processes of the running server have used since it started.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
-        self.server.as_ref().map_or(Duration::ZERO, |server| cpu::time_of_family(server.pid()))
+        self.server
+            .as_ref()
+            .map_or(Duration::ZERO, |server| crate::cpu::time_of_family(server.pid()))
     }
 
     fn init(&self) -> Result<()> {

@@ -13,7 +13,7 @@ use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Model, Store};
 use kukuri_store_sqlite::SqliteStore;
 use kukuri_testkit::delivery;
-use kukuri_testkit::generate::{Dice, Seed, World, group};
+use kukuri_testkit::generate::{Dice, Seed, World, group_in_topics};
 use tokio::task::JoinSet;
 
 use crate::proxy::Proxy;
@@ -136,14 +136,11 @@ fn marker(world: &World) -> Event {
 /// A random question to topics that are carried, and for the marker.
 fn filters(world: &World, marker: &Event, dice: &mut Dice) -> Vec<Filter> {
     let topics: BTreeSet<String> = world.topics.iter().map(ToString::to_string).collect();
-    let named = |topics: &BTreeSet<String>, filter: Filter| Filter {
-        tags: [(TagLetter::TOPIC, topics.clone())].into_iter().chain(filter.tags).collect(),
-        ..filter
-    };
+    let tags = [(TagLetter::TOPIC, topics.clone())].into();
+    let marked = Filter { ids: Some([marker.id()].into()), tags, ..Filter::default() };
     loop {
-        let mut filters = group(world, dice);
-        filters.push(Filter { ids: Some([marker.id()].into()), ..Filter::default() });
-        let filters: Vec<Filter> = filters.into_iter().map(|f| named(&topics, f)).collect();
+        let mut filters = group_in_topics(world, dice);
+        filters.push(marked.clone());
         if filters.iter().all(|filter| filter.topics().is_some_and(|t| t.is_subset(&topics))) {
             return filters;
         }

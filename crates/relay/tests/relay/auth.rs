@@ -1,21 +1,19 @@
 //! NIP-42 and NIP-70.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
+use kukuri_core::TopicId;
 use kukuri_core::admission::Verdict;
-use kukuri_core::{TopicId, UnixMillis};
 use kukuri_event::{Event, UnixSeconds};
 use kukuri_relay::{AuthPolicy, Authed, Gate, OpenGate, RelayConfig};
 use kukuri_store::Model;
 use kukuri_testkit::generate::World;
 use serde_json::{Value, json};
 
-use crate::rig::{Client, Rig, URL, author, config, draft, note, signed, topic};
+use crate::rig::{Client, Rig, Time, URL, config, draft, note, signed, signed_by, topic};
 
 fn proof(number: u32, challenge: &str, url: &str) -> Value {
-    let draft = draft(22242, "", &[&["relay", url], &["challenge", challenge]]);
-    serde_json::from_str(&author(number).sign(&draft)).unwrap()
+    signed_by(number, &draft(22242, "", &[&["relay", url], &["challenge", challenge]]))
 }
 
 fn required() -> RelayConfig {
@@ -48,7 +46,7 @@ async fn where_it_is_required_nothing_goes_without_it() {
     assert_eq!(prove(&mut client, &proof(1, &challenge, URL)).await, (true, String::new()));
     client.publish_ok(&event).await;
     assert_eq!(client.request("s", json!({"#t": [topic(1)]})).await.len(), 1);
-    let foreign = serde_json::from_str(&author(2).sign(&note("theirs"))).unwrap();
+    let foreign = signed_by(2, &note("theirs"));
     let refused = (false, "restricted: not allowed to publish here".to_owned());
     assert_eq!(client.publish(&foreign).await, refused);
 }
@@ -99,12 +97,8 @@ async fn protected_events_need_their_author() {
 /// after the time has the timeout, and nobody is asked before it.
 #[tokio::test]
 async fn the_mode_changes_while_people_are_connected() {
-    let time = Arc::new(AtomicI64::new(World::now().0));
-    let clock = {
-        let time = Arc::clone(&time);
-        move || UnixMillis(time.load(Ordering::SeqCst))
-    };
-    let rig = Rig::at(Arc::new(clock), Arc::new(Model::default()), config(), OpenGate).await;
+    let time = Time::stopped();
+    let rig = Rig::at(time.clock(), Arc::new(Model::default()), config(), OpenGate).await;
     let (mut early, mut proven) = (rig.client().await, rig.client().await);
     early.publish_ok(&signed(&note("before"))).await;
     let enforce_at = UnixSeconds(World::now().seconds().0 + 60);
@@ -112,8 +106,7 @@ async fn the_mode_changes_while_people_are_connected() {
     rig.relay.set_auth(policy);
     early.publish_ok(&signed(&note("until then nothing changes"))).await;
 
-    let advance = |seconds: i64| time.fetch_add(seconds * 1000, Ordering::SeqCst);
-    advance(60);
+    time.advance(60);
     assert_eq!(challenge(&mut early).await.len(), 64);
     let asked = challenge(&mut proven).await;
     assert!(prove(&mut proven, &proof(1, &asked, URL)).await.0);
@@ -121,12 +114,12 @@ async fn the_mode_changes_while_people_are_connected() {
     assert_eq!(early.publish(&signed(&note("no longer"))).await, refused);
     let mut late = rig.client().await;
     challenge(&mut late).await;
-    advance(10);
+    time.advance(10);
     assert_eq!(late.expect().await, json!(["NOTICE", "auth-required: timeout"]));
     assert_eq!(late.next().await, None);
     // Still here, with nothing but the right to prove.
     assert_eq!(early.publish(&signed(&note("still not"))).await, refused);
-    advance(i64::try_from(policy.grace.as_secs()).unwrap() - 10);
+    time.advance(i64::try_from(policy.grace.as_secs()).unwrap() - 10);
     assert_eq!(early.expect().await, json!(["NOTICE", "auth-required: deadline reached"]));
     assert_eq!(early.next().await, None);
     proven.publish_ok(&signed(&note("who has proved stays"))).await;
@@ -161,4 +154,41 @@ async fn a_gate_is_asked_where_proofs_are_required() {
     assert_eq!(client.closed("s").await, "restricted: not allowed to read here");
     rig.relay.set_auth(AuthPolicy::OFF);
     client.publish_ok(&signed(&note("nobody asks"))).await;
+}
+
+/// A proof is worth something to this relay only: it is not kept, and nobody else gets to see it,
+/// whether it comes as a proof or as an event.
+#[tokio::test]
+async fn proofs_are_neither_kept_nor_passed_on() {
+    let rig = Rig::with(required(), OpenGate).await;
+    let (mut listener, mut client) = (rig.client().await, rig.client().await);
+    let asked = challenge(&mut listener).await;
+    assert!(prove(&mut listener, &proof(2, &asked, URL)).await.0);
+    let everything = json!({"#t": [topic(1), "kukuri:global"]});
+    assert!(listener.request("s", everything.clone()).await.is_empty());
+    let asked = challenge(&mut client).await;
+    let topic = topic(1);
+    let tags: [&[&str]; 3] = [&["t", &topic], &["relay", URL], &["challenge", &asked]];
+    let proof = signed(&draft(22242, "", &tags));
+    assert!(prove(&mut client, &proof).await.0);
+    client.refused(&proof, "invalid: auth events are not stored").await;
+    // Had it gone out live, it would have come before this.
+    let event = signed(&note("after it"));
+    client.publish_ok(&event).await;
+    assert_eq!(listener.expect().await, json!(["EVENT", "s", event]));
+    assert_eq!(client.request("s", everything).await, [event]);
+}
+
+/// The keys of a connection are remembered, so there is an end to them.
+#[tokio::test]
+async fn so_many_keys_are_proved_on_a_connection_and_no_more() {
+    let rig = Rig::with(required(), OpenGate).await;
+    let mut client = rig.client().await;
+    let asked = challenge(&mut client).await;
+    for number in 1..=16 {
+        assert!(prove(&mut client, &proof(number, &asked, URL)).await.0, "{number}");
+    }
+    let refused = (false, "error: too many keys, at most 16 on a connection".to_owned());
+    assert_eq!(prove(&mut client, &proof(17, &asked, URL)).await, refused);
+    assert!(prove(&mut client, &proof(16, &asked, URL)).await.0, "a known key is no new one");
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use kukuri_core::{Act, Command, Cursor, Seq};
-use kukuri_event::{EventId, Filter, TagLetter, matches_any};
+use kukuri_event::{EventId, Filter, matches_any};
 use kukuri_fanout::{SubKey, Subscription};
 use kukuri_relay::{OpenGate, RelayConfig, RelayLimits};
 use kukuri_store::conformance::double::Double;
@@ -14,7 +14,7 @@ use kukuri_store::{Hits, Query, QueryError, Store, StoreError};
 use kukuri_store_postgres::PostgresStore;
 use kukuri_store_sqlite::SqliteStore;
 use kukuri_testkit::delivery;
-use kukuri_testkit::generate::{Dice, Seed, World, arrivals, group};
+use kukuri_testkit::generate::{Dice, Seed, World, arrivals, group_in_topics};
 use kukuri_testkit::postgres::{Cluster, Durability};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -213,11 +213,7 @@ impl Asker {
         while self.asked.len() < REQUESTS_EACH || !self.waiting.is_empty() {
             if self.asked.len() < REQUESTS_EACH && self.waiting.len() < 4 {
                 nth += 1;
-                let mut filters = group(&self.world, &mut self.dice);
-                let all = self.world.topics.iter().map(ToString::to_string).collect();
-                filters.iter_mut().for_each(|filter| {
-                    filter.tags.entry(TagLetter::TOPIC).or_insert_with(|| BTreeSet::clone(&all));
-                });
+                let filters = group_in_topics(&self.world, &mut self.dice);
                 let texts = filters.iter().map(Filter::to_json).collect::<Vec<_>>().join(",");
                 self.client.send_text(format!(r#"["REQ","{nth}",{texts}]"#)).await;
                 self.asked.insert(nth.to_string(), (filters, Vec::new()));

@@ -1,17 +1,18 @@
-//! Every limit at n and at n + 1.
+//! Limits of questions, messages, rates and counts at n and at n + 1. Those of events are in
+//! `limits_events.rs`, those that depend on where someone comes from in `limits_addresses.rs`, and
+//! those of waits and queues in `limits_flow.rs`.
 
 use std::sync::Arc;
 
-use kukuri_relay::{Allowance, OpenGate, RelayConfig, RelayLimits};
+use futures_util::SinkExt;
+use kukuri_relay::{Allowance, OpenGate, RelayLimits};
 use kukuri_store_sqlite::SqliteStore;
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use crate::rig::{Rig, author, config, note, signed, topic, until};
-
-fn limited(limits: impl FnOnce(RelayLimits) -> RelayLimits) -> RelayConfig {
-    let config = config();
-    RelayConfig { limits: limits(config.limits.clone()), ..config }
-}
+use crate::rig::{Client, Rig, limited, note, note_of, signed, signed_by, topic, until};
 
 #[tokio::test]
 async fn subscriptions_and_their_names() {
@@ -75,17 +76,37 @@ async fn the_limit_of_a_filter() {
 async fn the_size_of_events_and_messages() {
     let rig = Rig::start().await;
     let mut client = rig.client().await;
-    let of_size = |bytes: usize| {
-        let empty = author(1).sign(&note("")).len();
-        author(1).sign(&note(&"x".repeat(bytes - empty)))
-    };
-    client.publish_ok(&serde_json::from_str(&of_size(64 * 1024)).unwrap()).await;
-    let (accepted, why) =
-        client.publish(&serde_json::from_str(&of_size(64 * 1024 + 1)).unwrap()).await;
-    assert_eq!((accepted, why.as_str()), (false, "invalid: event too large"));
+    client.publish_ok(&signed(&note_of(64 * 1024))).await;
+    client.refused(&signed(&note_of(64 * 1024 + 1)), "invalid: event too large").await;
     client.send_text(" ".repeat(128 * 1024)).await;
     assert_eq!(client.expect().await[0], "NOTICE");
     client.send_text(" ".repeat(128 * 1024 + 1)).await;
+    let told = json!(["NOTICE", "invalid: a message that cannot be received"]);
+    assert_eq!(client.expect().await, told);
+    assert_eq!(client.next().await, None, "the connection ends");
+}
+
+/// Sends blanks as the parts of one message that never seems to end.
+async fn send_in_parts(client: &mut Client, bytes: usize) {
+    const PARTS: usize = 8;
+    for nth in 0..PARTS {
+        let kind = if nth == 0 { Data::Text } else { Data::Continue };
+        let part = if nth == 0 { bytes - (PARTS - 1) * (bytes / PARTS) } else { bytes / PARTS };
+        let frame = Frame::message(vec![b' '; part], OpCode::Data(kind), nth == PARTS - 1);
+        // Whoever is told that this is too much may be gone before the last part.
+        let _ = client.socket.send(Message::Frame(frame)).await;
+    }
+}
+
+/// A message is as large as its parts together, however small each of them is.
+#[tokio::test]
+async fn the_size_of_a_message_in_parts() {
+    let rig = Rig::start().await;
+    let mut client = rig.client().await;
+    send_in_parts(&mut client, 128 * 1024).await;
+    let told = "invalid: a message is a JSON array that begins with its name";
+    assert_eq!(client.expect().await, json!(["NOTICE", told]));
+    send_in_parts(&mut client, 128 * 1024 + 1).await;
     let told = json!(["NOTICE", "invalid: a message that cannot be received"]);
     assert_eq!(client.expect().await, told);
     assert_eq!(client.next().await, None, "the connection ends");
@@ -101,13 +122,24 @@ async fn rows_that_a_question_may_cost() {
     let rig = Rig::over(store, config, OpenGate).await;
     let mut client = rig.client().await;
     let rare = json!({"#t": [topic(1)], "kinds": [7]});
+    let elsewhere = json!({"#t": ["kukuri:global"], "kinds": [7]});
     for nth in 0..3 {
         client.publish_ok(&signed(&note(&nth.to_string()))).await;
     }
+    let too_broad = "error: too broad, narrow the filters";
     assert!(client.request("s", rare.clone()).await.is_empty());
+    client.send(json!(["COUNT", "s", rare])).await;
+    assert_eq!(client.expect().await, json!(["COUNT", "s", {"count": 0}]));
+    // All filters of a question pay from one purse.
+    client.send(json!(["REQ", "s", rare, elsewhere])).await;
+    assert!(client.until_eose("s").await.is_empty());
+    let other = json!({"#t": [topic(1)], "kinds": [8]});
+    client.send(json!(["REQ", "s", rare, other])).await;
+    assert_eq!(client.closed("s").await, too_broad);
     client.publish_ok(&signed(&note("one more"))).await;
-    client.send(json!(["REQ", "t", rare])).await;
-    assert_eq!(client.closed("t").await, "error: too broad, narrow the filters");
+    assert_eq!(client.refused_request("t", rare.clone()).await, too_broad);
+    client.send(json!(["COUNT", "t", rare])).await;
+    assert_eq!(client.closed("t").await, too_broad);
 }
 
 /// The clock of these tests stands still, so a burst is all there is.
@@ -130,10 +162,12 @@ async fn rates_of_events_requests_and_connections() {
     one.publish_ok(&signed(&note("1"))).await;
     two.publish_ok(&signed(&note("2"))).await;
     assert_eq!(one.publish(&signed(&note("3"))).await, slow_down, "the key's burst is spent");
-    let other = serde_json::from_str(&author(2).sign(&note("4"))).unwrap();
-    two.publish_ok(&other).await;
-    let other = serde_json::from_str(&author(3).sign(&note("5"))).unwrap();
-    assert_eq!(one.publish(&other).await, slow_down, "the address's burst is spent");
+    two.publish_ok(&signed_by(2, &note("4"))).await;
+    assert_eq!(
+        one.publish(&signed_by(3, &note("5"))).await,
+        slow_down,
+        "the address's burst is spent"
+    );
     for sub in ["1", "2"] {
         one.send(json!(["REQ", sub, {"#t": [topic(1)], "limit": 0}])).await;
         one.until_eose(sub).await;

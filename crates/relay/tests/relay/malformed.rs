@@ -61,77 +61,200 @@ async fn an_event_with_an_id_gets_its_ok_however_broken_it_is() {
     }
 }
 
-/// Every EVENT gets exactly one OK (or a NOTICE if it has no id) and every REQ its EOSE or CLOSED, over
-/// random mutations of good messages.
-#[tokio::test]
-async fn every_message_of_a_grammar_is_answered() {
-    let seed = Seed::of_run("every_message_of_a_grammar_is_answered");
-    let rig = Rig::start().await;
-    let mut client = rig.client().await;
-    let mut dice = seed.dice();
-    for nth in 0..1_500 {
-        let message = mutated(&mut dice, nth);
-        client.send_text(message.clone()).await;
-        loop {
-            let answer = client.expect().await;
-            match answer[0].as_str().unwrap() {
-                // Stored events of a question that turned out to be good.
-                "EVENT" => {}
-                "OK" | "NOTICE" | "CLOSED" | "EOSE" | "COUNT" => break,
-                _ => panic!("{message}: {answer}"),
-            }
-        }
-        client.send(json!(["CLOSE", "s"])).await;
-    }
-    client.nothing_more().await;
+/// What has to be answered, by a reading of the rules of its own.
+#[derive(Debug, PartialEq)]
+enum Expected {
+    Notice,
+    /// Whether the event with this id is taken.
+    Ok(Value, bool),
+    Closed(Value),
+    /// The end of what is stored, or the count.
+    Answer(&'static str, Value),
+    Silence,
 }
 
-fn mutated(dice: &mut Dice, nth: u32) -> String {
-    let mut message = match dice.below(3) {
-        0 => json!(["EVENT", signed(&note(&nth.to_string()))]),
-        1 => json!(["REQ", "s", {"#t": [topic(1)], "kinds": [30_000], "limit": 3}]),
-        _ => json!(["COUNT", "s", {"#t": [topic(1)], "authors": ["ab".repeat(32)]}]),
+/// Each message of a grammar gets the one answer that is due to it, over random mutations of good
+/// messages: a NOTICE unless it has a name to answer to, OK to the id of an event, CLOSED to the
+/// name of a question.
+#[tokio::test]
+async fn every_message_of_a_grammar_gets_its_answer() {
+    let seed = Seed::of_run("-p kukuri-relay every_message_of_a_grammar_gets_its_answer");
+    let rig = Rig::start().await;
+    let mut client = rig.client().await;
+    let (mut dice, mut refused) = (seed.dice(), 0);
+    for nth in 0..3_000 {
+        let (text, original) = mutated(&mut dice, nth);
+        let expected = expected(&text, &original);
+        client.send_text(text.clone()).await;
+        if expected != Expected::Silence {
+            let mut answer = client.expect().await;
+            // A question that is still good may find something.
+            while let Expected::Answer("EOSE", sub) = &expected
+                && (&answer[0], &answer[1]) == (&json!("EVENT"), sub)
+            {
+                answer = client.expect().await;
+            }
+            check(&answer, &expected)
+                .unwrap_or_else(|| panic!("{text}: {answer}, not {expected:?}"));
+        }
+        client.nothing_more().await;
+        if let Expected::Answer("EOSE", sub) = &expected {
+            client.send(json!(["CLOSE", sub])).await;
+        }
+        refused += u32::from(!matches!(expected, Expected::Answer(..) | Expected::Ok(_, true)));
+    }
+    assert!((1_000..2_500).contains(&refused), "{refused} of the messages were malformed");
+}
+
+fn expected(text: &str, original: &Value) -> Expected {
+    let Ok(Value::Array(parts)) = serde_json::from_str(text) else { return Expected::Notice };
+    let [name, rest @ ..] = &parts[..] else { return Expected::Notice };
+    match (name.as_str(), rest) {
+        (Some("EVENT"), [event]) if event["id"].is_string() => {
+            Expected::Ok(event["id"].clone(), event == &original[1])
+        }
+        (Some("AUTH"), [event]) if event["id"].is_string() => {
+            Expected::Ok(event["id"].clone(), false)
+        }
+        (Some("CLOSE"), [Value::String(_)]) => Expected::Silence,
+        (Some(name @ ("REQ" | "COUNT")), [Value::String(sub), filters @ ..]) => {
+            let good = (1..=64).contains(&sub.chars().count())
+                && (1..=10).contains(&filters.len())
+                && filters.iter().all(is_filter);
+            match (good, name) {
+                (false, _) => Expected::Closed(json!(sub)),
+                (true, "REQ") => Expected::Answer("EOSE", json!(sub)),
+                (true, _) => Expected::Answer("COUNT", json!(sub)),
+            }
+        }
+        _ => Expected::Notice,
+    }
+}
+
+/// A filter with `#t` in which only the first topic is named, and with conditions that are some.
+fn is_filter(value: &Value) -> bool {
+    let list = |value: &Value, good: &dyn Fn(&Value) -> bool| {
+        value.as_array().is_some_and(|values| values.iter().all(good))
     };
+    let is_hex = |value: &Value| {
+        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        value.as_str().is_some_and(|text| text.len() == 64 && text.bytes().all(digit))
+    };
+    let is_good = |(key, value): (&String, &Value)| match key.as_str() {
+        "#t" => {
+            let named = value.as_array().is_some_and(|topics| !topics.is_empty());
+            named && list(value, &|topic_id| topic_id == &topic(1))
+        }
+        "#p" => list(value, &Value::is_string),
+        "authors" => list(value, &is_hex),
+        "kinds" => list(value, &|kind| kind.as_u64().is_some_and(|kind| kind < 1 << 16)),
+        "limit" => value.is_u64(),
+        "since" => value.is_i64(),
+        _ => false,
+    };
+    value.as_object().is_some_and(|all| all.contains_key("#t") && all.iter().all(is_good))
+}
+
+fn check(answer: &Value, expected: &Expected) -> Option<()> {
+    let why = |at: usize| answer[at].as_str().filter(|why| why.contains(": "));
+    let holds = match expected {
+        Expected::Notice => answer[0] == "NOTICE" && why(1).is_some(),
+        Expected::Ok(id, true) => answer == &json!(["OK", id, true, ""]),
+        Expected::Ok(id, false) => {
+            answer[0] == "OK" && &answer[1] == id && answer[2] == false && why(3).is_some()
+        }
+        Expected::Closed(sub) => answer[0] == "CLOSED" && &answer[1] == sub && why(2).is_some(),
+        Expected::Answer(name, sub) => &answer[0] == name && &answer[1] == sub,
+        Expected::Silence => false,
+    };
+    holds.then_some(())
+}
+
+/// What judges the answers notices wrong ones.
+#[test]
+fn a_wrong_answer_is_noticed() {
+    let (mine, why) = (json!("mine"), "invalid: why");
+    for (wrong, expected) in [
+        (json!(["OK", "mine", false, why]), Expected::Notice),
+        (json!(["NOTICE", "no word for programs"]), Expected::Notice),
+        (json!(["NOTICE", why]), Expected::Ok(mine.clone(), false)),
+        (json!(["OK", "yours", false, why]), Expected::Ok(mine.clone(), false)),
+        (json!(["OK", "mine", true, ""]), Expected::Ok(mine.clone(), false)),
+        (json!(["OK", "mine", false, why]), Expected::Ok(mine.clone(), true)),
+        (json!(["CLOSED", "yours", why]), Expected::Closed(mine.clone())),
+        (json!(["EOSE", "mine"]), Expected::Closed(mine.clone())),
+        (json!(["CLOSED", "mine", why]), Expected::Answer("EOSE", mine.clone())),
+        (json!(["COUNT", "mine", {"count": 0}]), Expected::Answer("EOSE", mine)),
+    ] {
+        assert_eq!(check(&wrong, &expected), None, "{wrong}");
+    }
+}
+
+/// A message, and what it was before something happened to it.
+fn mutated(dice: &mut Dice, nth: u32) -> (String, Value) {
+    let filter = json!({"#t": [topic(1)], "kinds": [30_000], "limit": 3, "since": 1});
+    let good = match dice.below(5) {
+        0 | 1 => json!(["EVENT", signed(&note(&nth.to_string()))]),
+        2 => json!(["REQ", "s", filter]),
+        3 => {
+            let other = json!({"#t": [topic(1)], "authors": ["ab".repeat(32)], "#p": ["x"]});
+            json!(["COUNT", "s", other, filter])
+        }
+        _ => json!(["AUTH", signed(&note(&nth.to_string()))]),
+    };
+    let mut message = good.clone();
     for _ in 0..dice.below(3) {
         mutate(&mut message, dice);
     }
     let mut text = message.to_string();
-    if dice.chance(10) {
+    if dice.chance(5) {
         let mut end = dice.below(text.len());
         while !text.is_char_boundary(end) {
             end -= 1;
         }
         text.truncate(end);
     }
-    text
+    (text, good)
 }
 
-/// Puts something strange somewhere.
+/// Puts something strange somewhere, or one part too many or too few.
 fn mutate(value: &mut Value, dice: &mut Dice) {
     match value {
         Value::Array(items) if items.len() > 1 && dice.chance(85) => {
             let nth = 1 + dice.below(items.len() - 1);
-            mutate(&mut items[nth], dice);
+            match dice.below(10) {
+                0 => drop(items.remove(nth)),
+                1 => items.push(items[nth].clone()),
+                _ => mutate(&mut items[nth], dice),
+            }
         }
         Value::Object(fields) if !fields.is_empty() && dice.chance(85) => {
             let nth = dice.below(fields.len());
-            mutate(fields.values_mut().nth(nth).unwrap(), dice);
+            let key = fields.keys().nth(nth).unwrap().clone();
+            match dice.below(10) {
+                0 => drop(fields.remove(&key)),
+                _ => mutate(fields.get_mut(&key).unwrap(), dice),
+            }
         }
-        other => {
-            let strange = [
-                json!(null),
-                json!(-1),
-                json!(1e300),
-                json!(""),
-                json!("\u{0}\u{fffd}🦀"),
-                json!([]),
-                json!({}),
-                json!([[["deep"]]]),
-                json!({"#t": 1}),
-                json!(true),
-                json!("AB".repeat(32)),
-            ];
-            *other = dice.pick(&strange).clone();
-        }
+        other => *other = strange(dice),
     }
+}
+
+fn strange(dice: &mut Dice) -> Value {
+    let strange = [
+        json!(null),
+        json!(-1),
+        json!(1e300),
+        json!(""),
+        json!("\u{0}\u{fffd}🦀"),
+        json!([]),
+        json!({}),
+        json!([[["deep"]]]),
+        json!({"#t": 1}),
+        json!(true),
+        json!("AB".repeat(32)),
+        json!("CLOSE"),
+        json!(18_446_744_073_709_551_615_u64),
+    ];
+    dice.pick(&strange).clone()
 }

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use kukuri_core::admission::Topicless;
-use kukuri_core::{Act, Outcome, TopicId};
+use kukuri_core::{Act, Outcome, TopicId, UnixMillis};
 use kukuri_event::Kind;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_lane::{Lane, LaneConfig};
@@ -19,7 +20,8 @@ use kukuri_testkit::generate::World;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 pub const URL: &str = "ws://relay.example";
@@ -56,9 +58,40 @@ pub fn config() -> RelayConfig {
     }
 }
 
+/// The same, but for the limits that a test is about.
+pub fn limited(limits: impl FnOnce(RelayLimits) -> RelayLimits) -> RelayConfig {
+    let config = config();
+    RelayConfig { limits: limits(config.limits.clone()), ..config }
+}
+
+/// A clock that goes on when it is told to.
+#[derive(Clone)]
+pub struct Time(Arc<AtomicI64>);
+
+impl Time {
+    pub fn stopped() -> Self {
+        Self(Arc::new(AtomicI64::new(World::now().0)))
+    }
+
+    pub fn advance(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+
+    pub fn clock(&self) -> kukuri_store::Clock {
+        let time = Arc::clone(&self.0);
+        Arc::new(move || UnixMillis(time.load(Ordering::SeqCst)))
+    }
+}
+
 impl Rig {
     pub async fn start() -> Self {
         Self::with(config(), OpenGate).await
+    }
+
+    /// A relay that takes events without topics, which is how most of Nostr writes them.
+    pub async fn general() -> Self {
+        let config = RelayConfig { topicless: Topicless::Global, ..config() };
+        Self::with(config, OpenGate).await
     }
 
     pub async fn with(config: RelayConfig, gate: impl Gate) -> Self {
@@ -113,6 +146,34 @@ impl Rig {
         Client { socket }
     }
 
+    /// A connection from an address of this machine that has not said yet what it wants.
+    pub async fn stream_from(&self, from: [u8; 4]) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        let stream = socket.connect(self.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// A client from such an address that says for whom it speaks, or the status it is refused
+    /// with.
+    pub async fn client_from(
+        &self,
+        from: [u8; 4],
+        forwarded_for: Option<&str>,
+    ) -> Result<Client, u16> {
+        let mut request = self.url().into_client_request().unwrap();
+        if let Some(addresses) = forwarded_for {
+            request.headers_mut().insert("x-forwarded-for", addresses.parse().unwrap());
+        }
+        let stream = MaybeTlsStream::Plain(self.stream_from(from).await);
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, _)) => Ok(Client { socket }),
+            Err(Error::Http(response)) => Err(response.status().as_u16()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     pub fn url(&self) -> String {
         format!("ws://{}/", self.address)
     }
@@ -152,13 +213,29 @@ pub fn draft(kind: u16, content: &str, tags: &[&[&str]]) -> Draft {
     }
 }
 
+/// The draft, as if it had been written so many seconds ago.
+pub fn ago(seconds: i64, mut draft: Draft) -> Draft {
+    draft.created_at.0 -= seconds;
+    draft
+}
+
+/// A note whose JSON has so many bytes.
+pub fn note_of(bytes: usize) -> Draft {
+    let empty = author(1).sign(&note("")).len();
+    note(&"x".repeat(bytes - empty))
+}
+
 pub fn author(number: u32) -> Author {
     Author::numbered(number)
 }
 
 /// The event as JSON, signed by the first author.
 pub fn signed(draft: &Draft) -> Value {
-    serde_json::from_str(&author(1).sign(draft)).unwrap()
+    signed_by(1, draft)
+}
+
+pub fn signed_by(number: u32, draft: &Draft) -> Value {
+    serde_json::from_str(&author(number).sign(draft)).unwrap()
 }
 
 pub fn id(event: &Value) -> String {
@@ -202,6 +279,11 @@ impl Client {
         (answer[2].as_bool().unwrap(), answer[3].as_str().unwrap().to_owned())
     }
 
+    /// Publishes an event that is refused, for this reason.
+    pub async fn refused(&mut self, event: &Value, why: &str) {
+        assert_eq!(self.publish(event).await, (false, why.to_owned()), "{event}");
+    }
+
     pub async fn publish_ok(&mut self, event: &Value) {
         let answer = self.publish(event).await;
         assert_eq!(answer, (true, String::new()));
@@ -211,6 +293,19 @@ impl Client {
     pub async fn request(&mut self, sub: &str, filter: Value) -> Vec<Value> {
         self.send(json!(["REQ", sub, filter])).await;
         self.until_eose(sub).await
+    }
+
+    /// What is stored now, and nothing of what comes.
+    pub async fn stored(&mut self, filter: Value) -> Vec<Value> {
+        let events = self.request("stored", filter).await;
+        self.send(json!(["CLOSE", "stored"])).await;
+        events
+    }
+
+    /// Asks something that is refused, and hears why.
+    pub async fn refused_request(&mut self, sub: &str, filter: Value) -> String {
+        self.send(json!(["REQ", sub, filter])).await;
+        self.closed(sub).await
     }
 
     pub async fn until_eose(&mut self, sub: &str) -> Vec<Value> {

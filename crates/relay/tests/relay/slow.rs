@@ -1,9 +1,9 @@
 //! Clients that do not read.
 
-use kukuri_relay::{OpenGate, RelayConfig, RelayLimits};
+use kukuri_relay::{OpenGate, RelayLimits};
 use serde_json::json;
 
-use crate::rig::{Rig, config, id, note, signed, topic, until};
+use crate::rig::{Rig, id, limited, note, signed, topic, until};
 
 /// Bodies large enough to fill what the kernel keeps for a socket.
 const CONTENT_BYTES: usize = 40_000;
@@ -35,12 +35,38 @@ async fn a_client_that_pauses_misses_nothing_and_delays_nobody() {
     paused.nothing_more().await;
 }
 
+/// One that is as far behind as it may be stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_just_not_too_slow_stays() {
+    const LAG_ROWS_MAX: i64 = 50;
+    let limits = |l| RelayLimits { lag_rows_max: LAG_ROWS_MAX, ..l };
+    let rig = Rig::with(limited(limits), OpenGate).await;
+    let (mut writer, mut paused) = (rig.client().await, rig.client().await);
+    paused.request("p", json!({"#t": [topic(1)]})).await;
+    let (mut sent, mut more) = (Vec::new(), None);
+    // The first event for which there is no room is the first that is missing.
+    while more != Some(0) {
+        let content = format!("{} {}", sent.len(), "x".repeat(CONTENT_BYTES));
+        let event = signed(&note(&content));
+        let before = rig.fanout.stats();
+        writer.publish_ok(&event).await;
+        until("following", || rig.fanout.stats().position > before.position).await;
+        sent.push(id(&event));
+        let full = rig.fanout.stats().overflows > 0;
+        more = more.map(|more| more - 1).or(full.then_some(LAG_ROWS_MAX - 1));
+    }
+    let mut seen = Vec::new();
+    while seen.len() < sent.len() {
+        seen.push(id(&paused.expect().await[2]));
+    }
+    assert_eq!(seen, sent);
+    assert_eq!(rig.relay.stats().subscriptions_too_slow, 0);
+}
+
 /// One that falls too far behind is told so and let go.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_is_too_slow_is_closed_with_a_reason() {
-    let config = config();
-    let limits = RelayLimits { lag_rows_max: 50, ..config.limits.clone() };
-    let rig = Rig::with(RelayConfig { limits, ..config }, OpenGate).await;
+    let rig = Rig::with(limited(|l| RelayLimits { lag_rows_max: 50, ..l }), OpenGate).await;
     let (mut writer, mut paused) = (rig.client().await, rig.client().await);
     paused.request("p", json!({"#t": [topic(1)]})).await;
     for nth in 0..EVENTS {

@@ -5,6 +5,7 @@ use kukuri_event::{Event, EventId, Filter, Kind, UnixSeconds, tags_match};
 use kukuri_store::{Hit, StoreError};
 use rusqlite::Connection;
 
+use super::plan::Bring;
 use crate::desk::TopicNumbers;
 use crate::error::{OrStore, corrupt};
 use crate::rows;
@@ -26,7 +27,15 @@ pub(super) struct Check<'a> {
     pub now: UnixSeconds,
     /// The topics asked for, as numbers; `None` asks for any.
     pub topics: Option<&'a [i64]>,
+    /// Whether events that have to be read anyway bring their JSON along.
+    pub bring: Bring,
 }
+
+const EVENT: &str = "SELECT event_id, pubkey, kind, created_at, expires_at, links FROM events
+    WHERE seq = ?1 AND state = 1";
+const EVENT_AND_BODY: &str =
+    "SELECT event_id, pubkey, kind, created_at, expires_at, links, event_json FROM events
+    WHERE seq = ?1 AND state = 1";
 
 /// An event that matches, with its JSON if that was at hand.
 pub(super) struct Found {
@@ -37,12 +46,6 @@ pub(super) struct Found {
 impl AsRef<Hit> for Found {
     fn as_ref(&self) -> &Hit {
         &self.hit
-    }
-}
-
-impl From<Hit> for Found {
-    fn from(hit: Hit) -> Self {
-        Self { hit, body: None }
     }
 }
 
@@ -64,7 +67,7 @@ pub(super) struct TopicCover {
 
 impl Check<'_> {
     /// The hit, if the event matches. Reads the event itself only where the index row cannot tell.
-    pub fn candidate(&self, row: &Candidate) -> Result<Option<Hit>, StoreError> {
+    pub fn candidate(&self, row: Candidate) -> Result<Option<Found>, StoreError> {
         let (kinds, authors) = (self.filter.kinds.as_ref(), self.filter.authors.as_ref());
         let kind_differs = |kind: u16| kinds.is_some_and(|kinds| !kinds.contains(&Kind(kind)));
         let author_differs =
@@ -72,20 +75,22 @@ impl Check<'_> {
         if row.kind.is_some_and(kind_differs) || row.author.is_some_and(author_differs) {
             return Ok(None);
         }
-        match &row.topic {
+        match row.topic {
             Some(cover) if authors.is_none() && !self.asks_for_tags() => {
                 let alive = cover.expires_at.is_none_or(|end| end > self.now.0);
                 let created_at = UnixSeconds(row.created_at);
-                Ok(alive.then_some(Hit { event: Seq(row.seq), created_at, id: cover.event_id }))
+                let hit = Hit { event: Seq(row.seq), created_at, id: cover.event_id };
+                Ok(alive.then_some(Found { hit, body: row.body }))
             }
             _ => self.event(row.seq),
         }
     }
 
-    /// The hit, if the stored event with this number matches.
-    pub fn event(&self, seq: i64) -> Result<Option<Hit>, StoreError> {
-        let sql = "SELECT event_id, pubkey, kind, created_at, expires_at, links FROM events
-                   WHERE seq = ?1 AND state = 1";
+    /// The stored event with this number, if it matches.
+    pub fn event(&self, seq: i64) -> Result<Option<Found>, StoreError> {
+        // Where most candidates fail, their bodies would be read for nothing.
+        let with_body = self.bring == Bring::Bodies && !self.asks_for_tags();
+        let sql = if with_body { EVENT_AND_BODY } else { EVENT };
         let mut select = self.conn.prepare_cached(sql).or_store()?;
         let mut found = select.query([seq]).or_store()?;
         let Some(row) = found.next().or_store()? else { return Ok(None) };
@@ -98,7 +103,11 @@ impl Check<'_> {
             && self.filter.admits(id, pubkey, kind, created_at)
             && self.linked(links)?
             && self.tagged(seq)?;
-        Ok(matched.then_some(Hit { event: Seq(seq), created_at, id }))
+        if !matched {
+            return Ok(None);
+        }
+        let body = if with_body { Some(row.get(6).or_store()?) } else { None };
+        Ok(Some(Found { hit: Hit { event: Seq(seq), created_at, id }, body }))
     }
 
     fn linked(&self, links: &str) -> Result<bool, StoreError> {

@@ -25,7 +25,7 @@ pub(super) fn ids(check: &Check<'_>, ids: &[EventId], budget: &mut Budget) -> Sc
             return Ok(None);
         }
         for seq in seqs {
-            hits.extend(check.event(seq)?.filter(|hit| hit.id == *id).map(Found::from));
+            hits.extend(check.event(seq)?.filter(|found| found.hit.id == *id));
         }
     }
     Ok(Some(hits))
@@ -67,8 +67,7 @@ pub(super) fn ordered(
         let row = pending[nth].take().expect("a source on the heap has a row");
         // An event on two topics, or with two of the tags, is in two streams.
         if streams.len() == 1 || seen.insert(row.seq) {
-            let hit = check.candidate(&row)?;
-            hits.extend(hit.map(|hit| Found { hit, body: row.body }));
+            hits.extend(check.candidate(row)?);
         }
         pending[nth] = sources[nth].next()?;
         heap.extend(pending[nth].as_ref().map(|row| (row.created_at, Reverse(nth))));

@@ -26,6 +26,18 @@ pub fn group(world: &World, dice: &mut Dice) -> Vec<Filter> {
     (0..filters).map(|_| unlimited(filter(world, dice))).collect()
 }
 
+/// A group as a relay takes it: each filter names topics, all of the world's if no others.
+pub fn group_in_topics(world: &World, dice: &mut Dice) -> Vec<Filter> {
+    let mut filters = group(world, dice);
+    for filter in &mut filters {
+        let named = filter.tags.entry(TagLetter::TOPIC).or_default();
+        if named.is_empty() {
+            named.extend(world.topics.iter().map(ToString::to_string));
+        }
+    }
+    filters
+}
+
 fn filter(world: &World, dice: &mut Dice) -> Filter {
     let mut filter = Filter::default();
     if dice.chance(12) {

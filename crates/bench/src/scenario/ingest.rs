@@ -1,0 +1,72 @@
+//! Publishing.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::meter::Percentiles;
+use crate::report::Report;
+use crate::socket::{Socket, accepted};
+use crate::target::Target;
+
+/// Publishes all lines, each connection its share, and waits for every OK.
+pub async fn ingest(
+    target: &Target,
+    lines: Vec<String>,
+    connections: usize,
+    in_flight: usize,
+) -> anyhow::Result<Report> {
+    let events = lines.len();
+    let share = events.div_ceil(connections).max(1);
+    let mut sockets = Vec::new();
+    for part in lines.chunks(share) {
+        sockets.push((Socket::connect(&target.url).await?, part.to_vec()));
+    }
+    let (cpu, start) = (target.cpu(), Instant::now());
+    let mut tasks = JoinSet::new();
+    for (socket, part) in sockets {
+        tasks.spawn(publish(socket, part, in_flight));
+    }
+    let mut times = Vec::with_capacity(events);
+    while let Some(done) = tasks.join_next().await {
+        times.extend(done??);
+    }
+    let (wall, cpu) = (start.elapsed(), target.cpu().saturating_sub(cpu));
+    let times = Percentiles::of(times);
+    Ok(Report::new("ingest", &target.name)
+        .with("connections", connections)
+        .with("in_flight", in_flight)
+        .with("events", events)
+        .rounded("events_per_second", events as f64 / wall.as_secs_f64())
+        .rounded("ok_p50_us", times.p50)
+        .rounded("ok_p99_us", times.p99)
+        .rounded("cpu_us_per_event", cpu.as_secs_f64() * 1e6 / events as f64))
+}
+
+/// Returns how long each OK took.
+async fn publish(
+    mut socket: Socket,
+    lines: Vec<String>,
+    in_flight: usize,
+) -> anyhow::Result<Vec<Duration>> {
+    let (mut waiting, mut times) = (HashMap::new(), Vec::with_capacity(lines.len()));
+    let mut lines = lines.into_iter().peekable();
+    while lines.peek().is_some() || !waiting.is_empty() {
+        // Half of the window at a time, so that messages share packets in both directions.
+        if waiting.len() <= in_flight / 2 {
+            while waiting.len() < in_flight {
+                let Some(line) = lines.next() else { break };
+                let id = kukuri_event::Event::parse(&line)?.id().to_hex();
+                waiting.insert(id, Instant::now());
+                socket.feed(format!("[\"EVENT\",{line}]")).await?;
+            }
+            socket.flush().await?;
+        }
+        let message = socket.next().await?;
+        if let Some(sent) = waiting.remove(accepted(&message)?) {
+            times.push(sent.elapsed());
+        }
+    }
+    Ok(times)
+}

@@ -1,0 +1,219 @@
+//! Everything in one run, so that figures can be compared: this node on both stores, and another relay.
+
+mod relays;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::sleep;
+
+use crate::load::Load;
+use crate::meter::{sync_micros, verify_micros};
+use crate::report::Report;
+use crate::scenario::{Crowd, fanout, idle, ingest, memory, query};
+use crate::target::Target;
+use relays::{Postgres, Running, node, nostr_rs_relay};
+
+#[derive(Args, Debug)]
+pub struct SuiteArgs {
+    /// The node's program.
+    #[arg(long, value_name = "FILE", default_value = "target/release/kukuri-node")]
+    node: PathBuf,
+    /// The program of nostr-rs-relay; it is left out if there is none.
+    #[arg(long, value_name = "FILE", default_value = "target/tools/bin/nostr-rs-relay")]
+    other: PathBuf,
+    /// Only relays whose name holds this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Events of the larger loads.
+    #[arg(long, default_value_t = 20_000)]
+    events: usize,
+}
+
+/// The units that ratios are made with. A machine that others share is quicker at one moment than at
+/// another, so they are measured beside each figure.
+struct Units {
+    sample: Vec<String>,
+    directory: PathBuf,
+}
+
+impl Units {
+    fn verify_micros(&self) -> anyhow::Result<f64> {
+        verify_micros(&self.sample)
+    }
+
+    fn sync_micros(&self) -> anyhow::Result<f64> {
+        sync_micros(&self.directory)
+    }
+
+    /// What something cost, in verifications before and after it.
+    async fn verifies(
+        &self,
+        cost: &str,
+        measured: impl Future<Output = anyhow::Result<Report>>,
+    ) -> anyhow::Result<(Report, f64)> {
+        let before = self.verify_micros()?;
+        let report = measured.await?;
+        let verify = (before + self.verify_micros()?) / 2.0;
+        let report = report.rounded("verify_us", verify);
+        report.print()?;
+        let verifies = report.number(cost) / verify;
+        Ok((report, verifies))
+    }
+}
+
+pub async fn run(args: SuiteArgs) -> anyhow::Result<()> {
+    let directory = tempfile::tempdir_in("target")?;
+    let sample = Load::of(&["kukuri:global".to_owned()], 2_000, 0).lines;
+    let units = Units { sample, directory: directory.path().to_owned() };
+    Report::new("units", "this machine")
+        .rounded("verify_us", units.verify_micros()?)
+        .rounded("sync_us", units.sync_micros()?)
+        .print()?;
+    if "sqlite".contains(&args.only) {
+        let running = node(&args.node, "sqlite", directory.path(), None)?;
+        ours(&running, &units, &args, Limits { ingest: 2.2, query: 5.0 }).await?;
+    }
+    if "postgres".contains(&args.only) {
+        let postgres = Postgres::start()?;
+        let running = node(&args.node, "postgres", directory.path(), Some(&postgres))?;
+        ours(&running, &units, &args, Limits { ingest: 3.2, query: 25.0 }).await?;
+        let beside = node(&args.node, "postgres", directory.path(), Some(&postgres))?;
+        let crowd = Crowd { subscribers: 100, stalled: 0, events: 100, per_second: 20 };
+        let across = fanout(&running.target, &beside.target.url, crowd, 8_000_000).await?;
+        across.print()?;
+        let millis = across.number("live_p50_us") / 1e3;
+        figure("postgres", "live across two processes, p50 ms", millis, Some(60.0));
+    }
+    if "nostr-rs-relay".contains(&args.only) && args.other.is_file() {
+        let running = nostr_rs_relay(&args.other, directory.path()).await?;
+        other(&running, &args).await;
+    } else {
+        eprintln!("nostr-rs-relay is left out: {} is not there", args.other.display());
+    }
+    Ok(())
+}
+
+/// What this node must hold.
+struct Limits {
+    ingest: f64,
+    query: f64,
+}
+
+/// One figure beside its limit.
+fn figure(relay: &str, name: &str, value: f64, limit: Option<f64>) {
+    let limit = match limit {
+        Some(limit) if value <= limit => format!("at most {limit}: holds"),
+        Some(limit) => format!("at most {limit}: MISSED"),
+        None => "for comparison".to_owned(),
+    };
+    println!("# {relay}: {name}: {value:.2} ({limit})");
+}
+
+async fn ours(
+    running: &Running,
+    units: &Units,
+    args: &SuiteArgs,
+    limits: Limits,
+) -> anyhow::Result<()> {
+    let (target, name) = (&running.target, running.target.name.as_str());
+    let load = Load::of(&target.topics, args.events + 8_000, 1_000_000).lines;
+    let (pipelined, rest) = load.split_at(args.events);
+    let (grouped, alone) = rest.split_at(7_500);
+    let measured = ingest(target, pipelined.to_vec(), 4, 64);
+    let (report, verifies) = units.verifies("cpu_us_per_event", measured).await?;
+    figure(name, "ingest, CPU per event in verifications", verifies, Some(limits.ingest));
+    let rate = report.number("events_per_second");
+    let report = ingest(target, grouped.to_vec(), 64, 1).await?;
+    report.print()?;
+    let share = rate / report.number("events_per_second");
+    figure(name, "pipelined rate over that of 64 with one in flight", share, Some(1.0 / 0.7));
+    let report = ingest(target, alone.to_vec(), 1, 1).await?;
+    report.print()?;
+    figure(
+        name,
+        "one alone with one in flight, OK in syncs",
+        report.number("ok_p50_us") / units.sync_micros()?,
+        None,
+    );
+    let measured = query(target, 4, 2_000);
+    let (_, verifies) = units.verifies("cpu_us_per_request", measured).await?;
+    figure(name, "REQ of 100, CPU in verifications", verifies, Some(limits.query));
+    live(target, units).await?;
+    let report = idle(target, 20_000, 2_000).await?;
+    report.print()?;
+    figure(
+        name,
+        "publishing beside 20 000 idle subscriptions over without",
+        report.number("ratio"),
+        Some(1.2),
+    );
+    let report = memory(target, 1_000).await?;
+    report.print()?;
+    figure(
+        name,
+        "KiB per idle connection",
+        report.number("bytes_per_connection") / 1024.0,
+        Some(25.0),
+    );
+    figure(
+        name,
+        "KiB per idle subscription",
+        report.number("bytes_per_subscription") / 1024.0,
+        Some(1.0),
+    );
+    quiet(target).await;
+    Ok(())
+}
+
+/// Live delivery at a rate, beside readers that stopped, and as fast as it goes.
+async fn live(target: &Target, units: &Units) -> anyhow::Result<()> {
+    let crowd = Crowd { subscribers: 500, stalled: 0, events: 200, per_second: 20 };
+    let sync_micros = units.sync_micros()?;
+    let report = fanout(target, &target.url, crowd, 2_000_000).await?;
+    report.print()?;
+    let over_sync = |name| (report.number(name) - sync_micros) / 1e3;
+    figure(&target.name, "live p50 over a sync, ms", over_sync("live_p50_us"), Some(4.0));
+    figure(&target.name, "live p99 over a sync, ms", over_sync("live_p99_us"), Some(15.0));
+    let slow = fanout(target, &target.url, Crowd { stalled: 100, ..crowd }, 3_000_000).await?;
+    slow.print()?;
+    let ratio = slow.number("live_p50_us") / report.number("live_p50_us");
+    figure(&target.name, "live p50 beside 100 stalled over without", ratio, None);
+    let full = Crowd { per_second: 0, events: 400, ..crowd };
+    let measured = fanout(target, &target.url, full, 4_000_000);
+    let (_, verifies) = units.verifies("cpu_us_per_delivery", measured).await?;
+    figure(&target.name, "CPU per delivery at saturation in verifications", verifies, Some(0.12));
+    Ok(())
+}
+
+/// What it does when there is nothing to do.
+async fn quiet(target: &Target) {
+    const QUIET: Duration = Duration::from_secs(5);
+    // Those who were just let go take a moment to leave.
+    sleep(QUIET).await;
+    let cpu = target.cpu();
+    sleep(QUIET).await;
+    let millis = (target.cpu().saturating_sub(cpu)).as_secs_f64() * 1e3 / QUIET.as_secs_f64();
+    figure(&target.name, "CPU ms per idle second", millis, None);
+}
+
+/// The same load on another relay; what it does not take is said and left.
+async fn other(running: &Running, args: &SuiteArgs) {
+    let target = &running.target;
+    let load = Load::of(&target.topics, args.events / 4 + 200, 1_000_000).lines;
+    let (pipelined, alone) = load.split_at(args.events / 4);
+    tell(ingest(target, pipelined.to_vec(), 4, 64).await);
+    tell(ingest(target, alone.to_vec(), 1, 1).await);
+    tell(query(target, 4, 500).await);
+    let crowd = Crowd { subscribers: 500, stalled: 0, events: 100, per_second: 20 };
+    tell(fanout(target, &target.url, crowd, 2_000_000).await);
+    tell(fanout(target, &target.url, Crowd { per_second: 0, ..crowd }, 4_000_000).await);
+}
+
+fn tell(report: anyhow::Result<Report>) {
+    let told = report.and_then(|report| report.print());
+    if let Err(error) = told {
+        eprintln!("left out: {error:#}");
+    }
+}
