@@ -118,6 +118,12 @@ async fn ours(
     limits: Limits,
 ) -> anyhow::Result<()> {
     let (target, name) = (&running.target, running.target.name.as_str());
+    // While it is new: later, memory that was used before would be used again.
+    let report = memory(target, 1_000).await?;
+    report.print()?;
+    let kib = |of| report.number(of) / 1024.0;
+    figure(name, "KiB per idle connection", kib("bytes_per_connection"), Some(25.0));
+    figure(name, "KiB per idle subscription", kib("bytes_per_subscription"), Some(1.0));
     let load = Load::of(&target.topics, args.events + 8_000, 1_000_000).lines;
     let (pipelined, rest) = load.split_at(args.events);
     let (grouped, alone) = rest.split_at(7_500);
@@ -148,20 +154,6 @@ async fn ours(
         "publishing beside 20 000 idle subscriptions over without",
         report.number("ratio"),
         Some(1.2),
-    );
-    let report = memory(target, 1_000).await?;
-    report.print()?;
-    figure(
-        name,
-        "KiB per idle connection",
-        report.number("bytes_per_connection") / 1024.0,
-        Some(25.0),
-    );
-    figure(
-        name,
-        "KiB per idle subscription",
-        report.number("bytes_per_subscription") / 1024.0,
-        Some(1.0),
     );
     quiet(target).await;
     Ok(())

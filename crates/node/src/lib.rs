@@ -43,7 +43,7 @@ pub fn execute(cli: Cli) -> ExitCode {
             return Exit::Usage.into();
         }
     };
-    let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let ended = match runtime() {
         Ok(runtime) => runtime.block_on(dispatch(cli, config, layers)),
         Err(error) => Err(anyhow::Error::new(error).context("cannot start the runtime")),
     };
@@ -56,6 +56,14 @@ pub fn execute(cli: Cli) -> ExitCode {
         Exit::Failed
     });
     exit.into()
+}
+
+/// As many more workers than cores as reads of an embedded store can hold at once: the others go on
+/// meanwhile, and nobody has to be told.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = cores + kukuri_store_sqlite::READS_MAX;
+    tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()
 }
 
 async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Exit> {

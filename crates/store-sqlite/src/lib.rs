@@ -63,10 +63,13 @@ pub struct Options {
     pub epoch: i64,
 }
 
+/// How many reads a node runs at once.
+pub const READS_MAX: usize = 4;
+
 impl Options {
     /// What a node runs with.
     pub fn standard(epoch: i64) -> Self {
-        Self { sync: Sync::Full, readers: 4, run_events: 64 * 1024, epoch }
+        Self { sync: Sync::Full, readers: READS_MAX, run_events: 64 * 1024, epoch }
     }
 }
 

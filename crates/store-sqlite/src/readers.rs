@@ -1,6 +1,7 @@
-//! Connections for reads, a bounded number of them. A read runs on the thread that asks for it, with
-//! the runtime told that it may block: a thread of its own would have to be woken for every read, and
-//! so would the caller for the answer, which on a quiet machine takes longer than most reads do.
+//! Connections for reads, a bounded number of them. A read runs on the thread that asks for it: a
+//! thread of its own would have to be woken for every read, and so would the caller for the answer,
+//! which on a quiet machine takes longer than most reads do. Where all reads together could hold every
+//! worker of the runtime, it is told that they may block, which costs a third of a read.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +21,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Readers {
     permits: Arc<Semaphore>,
     free: Arc<Free>,
+    reads_max: usize,
 }
 
 /// The desks at which nobody reads: as many as there are permits.
@@ -28,7 +30,7 @@ struct Free(Mutex<Vec<Desk>>);
 impl Readers {
     pub(crate) fn new(desks: Vec<Desk>) -> Self {
         let permits = Arc::new(Semaphore::new(desks.len()));
-        Self { permits, free: Arc::new(Free(Mutex::new(desks))) }
+        Self { permits, reads_max: desks.len(), free: Arc::new(Free(Mutex::new(desks))) }
     }
 
     pub(crate) async fn run<T, F>(&self, job: F) -> Result<T, StoreError>
@@ -39,12 +41,14 @@ impl Readers {
         let mut loan = self.lend().await?;
         let read = move || job(loan.desk.as_mut().expect("a loan has its desk until it ends"));
         let defect = || StoreError::Unavailable("a read panicked: please report it".into());
-        if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
-            // What panics has left its transaction, and shares nothing else with later reads.
-            let read = block_in_place(|| catch_unwind(AssertUnwindSafe(read)));
-            return read.map_err(|_| defect());
+        let runtime = Handle::current();
+        if runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
+            return spawn_blocking(read).await.map_err(|_| defect());
         }
-        spawn_blocking(read).await.map_err(|_| defect())
+        // What panics has left its transaction, and shares nothing else with later reads.
+        let read = || catch_unwind(AssertUnwindSafe(read));
+        let others_go_on = runtime.metrics().num_workers() > self.reads_max;
+        if others_go_on { read() } else { block_in_place(read) }.map_err(|_| defect())
     }
 
     async fn lend(&self) -> Result<Loan, StoreError> {

@@ -46,7 +46,13 @@ pub(super) fn ordered(
     for (statement, stream) in statements.iter_mut().zip(streams) {
         let rows = open(statement, stream, check.filter)?;
         sources.push(Source::Table { rows, stream, filter: check.filter });
-        sources.push(Source::Tail(TailCursor::new(check.tail, stream, check.filter)));
+        sources.push(Source::Tail(TailCursor::new(
+            conn,
+            check.tail,
+            stream,
+            check.filter,
+            limit.saturating_add(1),
+        )));
     }
     let mut heap = BinaryHeap::with_capacity(sources.len());
     let mut pending: Vec<Option<Candidate>> = Vec::with_capacity(sources.len());
@@ -87,7 +93,7 @@ impl Source<'_> {
             Self::Table { rows, stream, filter } => {
                 rows.next().or_store()?.map(|row| candidate(row, stream, filter)).transpose()
             }
-            Self::Tail(cursor) => Ok(cursor.next()),
+            Self::Tail(cursor) => cursor.next(),
         }
     }
 }
