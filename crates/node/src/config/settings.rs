@@ -182,7 +182,7 @@ pub static SETTINGS: &[Setting] = &[
     setting("limits.handshake_seconds_max", "From the connection to the upgrade."),
     setting(
         "limits.ping_interval_seconds",
-        "Who answers none of the third ping's predecessors is disconnected.",
+        "The time between pings; who stays silent for three of them is disconnected.",
     ),
     setting(
         "limits.stall_seconds_max",

@@ -65,25 +65,13 @@ async fn kill_once(
     let lines: Vec<usize> = (from..load.lines.len()).collect();
     let mut publisher = Publisher::start(&node, load, lines).await;
     let listening = std::mem::take(heard).listen(node.url.clone(), Arc::clone(load), false);
-    let killing = async {
-        let answers = 1 + dice.below(ANSWERS_MAX);
-        assert!(publisher.wait_for_answers(answers).await, "the node ended by itself");
-        publisher.is_in_flight()
-    };
-    // The listener ends with the node, which is killed while both go on.
-    let id = node.process.id();
-    let (in_flight, now_heard) = tokio::join!(
-        async {
-            let in_flight = killing.await;
-            let pid = rustix::process::Pid::from_raw(i32::try_from(id).expect("a pid"));
-            rustix::process::kill_process(pid.expect("a pid"), rustix::process::Signal::KILL)
-                .expect("the node is alive");
-            in_flight
-        },
-        listening
-    );
-    *heard = now_heard;
-    node.process.kill9().expect("it is gone");
+    let listening = tokio::spawn(listening);
+    let answers = 1 + dice.below(ANSWERS_MAX);
+    assert!(publisher.wait_for_answers(answers).await, "the node ended by itself");
+    let in_flight = publisher.is_in_flight();
+    node.process.kill9().expect("the node is alive");
+    // The listener ends with the node.
+    *heard = listening.await.expect("who listens is told nothing wrong");
     let answered = publisher.answered();
     publisher.end(history).await;
     (from + answered.saturating_sub(dice.below(OVERLAP_MAX)), in_flight)
