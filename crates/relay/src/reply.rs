@@ -1,6 +1,6 @@
 //! What the node says.
 
-use kukuri_core::Cursor;
+use kukuri_core::{Cursor, Epoch, Seq};
 use serde_json::json;
 
 pub fn ok(id: &str, accepted: bool, message: &str) -> String {
@@ -46,13 +46,37 @@ pub fn event(sub: &str, json: &str, cursor: Option<Cursor>) -> String {
     text
 }
 
-/// Opaque to clients.
+/// Opaque to clients. An epoch is any 64 bits, and a negative one is written as its bits.
 pub fn write_cursor(cursor: Cursor) -> String {
     format!("{:x}.{:x}", cursor.epoch.0, cursor.seq.0)
 }
 
 pub fn read_cursor(text: &str) -> Option<Cursor> {
     let (epoch, seq) = text.split_once('.')?;
-    let number = |text: &str| i64::from_str_radix(text, 16).ok().filter(|number| *number >= 0);
-    Some(Cursor { epoch: kukuri_core::Epoch(number(epoch)?), seq: kukuri_core::Seq(number(seq)?) })
+    let bits = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (epoch, seq) = (Epoch(bits(epoch)?.cast_signed()), Seq(bits(seq)?.try_into().ok()?));
+    Some(Cursor { epoch, seq })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cursor_can_be_read_again() {
+        for epoch in [i64::MIN, -1, 0, 1, i64::MAX].map(Epoch) {
+            for seq in [0, 1, i64::MAX].map(Seq) {
+                let cursor = Cursor { epoch, seq };
+                assert_eq!(read_cursor(&write_cursor(cursor)), Some(cursor));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_not_read() {
+        for text in ["", ".", "1.", ".1", "1.-1", "-1.1", "1.1.1", "g.1", "1.8000000000000000"] {
+            assert_eq!(read_cursor(text), None, "{text}");
+        }
+        assert_eq!(read_cursor("10000000000000000.1"), None, "an epoch has 64 bits");
+    }
 }
