@@ -38,6 +38,8 @@ struct State {
 
 struct Open {
     sub: Arc<str>,
+    /// What each of its events begins with.
+    head: Box<str>,
     /// For a client that resumes: the life of the feed its cursors belong to, and the last one sent.
     resumes: Option<Cursor>,
 }
@@ -98,17 +100,18 @@ impl Outbox {
 
     /// Answers a message. Always taken: whoever reads messages waits for room before the next one.
     pub fn reply(&self, text: String) {
-        self.push(&mut self.lock(), Frame::Text(text));
+        self.push(Frame::Text(text));
     }
 
     pub fn ping(&self) {
-        self.push(&mut self.lock(), Frame::Ping);
+        self.push(Frame::Ping);
     }
 
     /// Begins a subscription. One that resumes gets cursors of this life of the feed.
     pub fn open(&self, key: SubKey, sub: &str, resumes: Option<Epoch>) {
         let resumes = resumes.map(|epoch| Cursor { epoch, seq: Seq::ZERO });
-        self.lock().open.insert(key, Open { sub: sub.into(), resumes });
+        let head = reply::event_head(sub).into();
+        self.lock().open.insert(key, Open { sub: sub.into(), head, resumes });
     }
 
     /// Ends a subscription: what still waits for it is not sent.
@@ -120,28 +123,39 @@ impl Outbox {
     pub fn close_with(&self, key: SubKey, why: &str) {
         let mut state = self.lock();
         if let Some(open) = state.open.remove(&key) {
-            self.push(&mut state, Frame::Text(reply::closed(&open.sub, why)));
+            state.push(Frame::Text(reply::closed(&open.sub, why)));
+            self.tell_writer(state);
         }
     }
 
-    /// Stored events, as many as there is room for: the writer finds them all at once.
-    pub fn stored(&self, key: SubKey, events: &mut VecDeque<String>) -> Result<(), Full> {
+    /// Stored events, as many as there is room for, and the end of them at `end` if these are the
+    /// last. The writer finds them all at once.
+    pub fn stored(
+        &self,
+        key: SubKey,
+        events: &mut VecDeque<String>,
+        end: Option<Seq>,
+    ) -> Result<(), Full> {
         let mut state = self.lock();
-        while state.ending || state.bytes < self.bytes_max {
-            let Some(json) = events.pop_front() else { return Ok(()) };
-            self.push(&mut state, Frame::Event { key, json: Json::Stored(json), cursor: None });
+        while (state.ending || state.bytes < self.bytes_max)
+            && let Some(json) = events.pop_front()
+        {
+            state.push(Frame::Event { key, json: Json::Stored(json), cursor: None });
         }
-        if events.is_empty() { Ok(()) } else { Err(Full) }
+        let all = events.is_empty();
+        if let Some(seq) = end.filter(|_| all) {
+            state.push_eose(key, seq);
+        }
+        self.tell_writer(state);
+        if all { Ok(()) } else { Err(Full) }
     }
 
-    /// The end of what is stored. A client that resumes can go on from the last event it was sent or
-    /// from `seq`, whichever is later.
+    /// The end of what a client missed. It can go on from the last event it was sent or from `seq`,
+    /// whichever is later.
     pub fn eose(&self, key: SubKey, seq: Seq) {
         let mut state = self.lock();
-        let Some(open) = state.open.get(&key) else { return };
-        let cursor = open.resumes.map(|last| Cursor { seq: last.seq.max(seq), ..last });
-        let text = reply::eose(&open.sub, cursor);
-        self.push(&mut state, Frame::OfSub(key, text));
+        state.push_eose(key, seq);
+        self.tell_writer(state);
     }
 
     /// Takes nothing more, and ends once what waits has been sent.
@@ -198,13 +212,15 @@ impl Outbox {
         next.await
     }
 
-    fn push(&self, state: &mut State, frame: Frame) {
-        if state.ending {
-            return;
-        }
-        state.bytes += frame.bytes();
-        state.bytes_peak = state.bytes_peak.max(state.bytes);
-        state.frames.push_back(frame);
+    fn push(&self, frame: Frame) {
+        let mut state = self.lock();
+        state.push(frame);
+        self.tell_writer(state);
+    }
+
+    /// After the lock is given back: the writer needs it at once.
+    fn tell_writer(&self, state: MutexGuard<'_, State>) {
+        drop(state);
         self.filled.notify_waiters();
     }
 
@@ -227,6 +243,22 @@ impl Outbox {
 }
 
 impl State {
+    fn push(&mut self, frame: Frame) {
+        if self.ending {
+            return;
+        }
+        self.bytes += frame.bytes();
+        self.bytes_peak = self.bytes_peak.max(self.bytes);
+        self.frames.push_back(frame);
+    }
+
+    fn push_eose(&mut self, key: SubKey, seq: Seq) {
+        let Some(open) = self.open.get(&key) else { return };
+        let cursor = open.resumes.map(|last| Cursor { seq: last.seq.max(seq), ..last });
+        let text = reply::eose(&open.sub, cursor);
+        self.push(Frame::OfSub(key, text));
+    }
+
     /// About so many bytes of what is to be sent; nothing only if nothing is.
     fn take(&mut self, bytes: usize) -> Vec<Outgoing> {
         let (mut outgoing, mut taken) = (Vec::new(), 0);
@@ -254,7 +286,7 @@ impl State {
             }
             Frame::Event { key, json, cursor } => {
                 let open = self.open.get(&key)?;
-                Outgoing::Text(reply::event(&open.sub, json.as_str(), cursor))
+                Outgoing::Text(reply::event(&open.head, json.as_str(), cursor))
             }
         })
     }
@@ -277,7 +309,8 @@ impl Mailbox for Outbox {
             last.seq = seq;
         }
         let cursor = open.resumes.filter(|_| seq.is_some());
-        self.push(&mut state, Frame::Event { key, json: Json::Live(delivery.body), cursor });
+        state.push(Frame::Event { key, json: Json::Live(delivery.body), cursor });
+        self.tell_writer(state);
         Ok(())
     }
 

@@ -3,6 +3,9 @@
 use kukuri_core::{Cursor, Epoch, Seq};
 use serde_json::json;
 
+/// Room for a cursor and the end of a message.
+const CURSOR_BYTES: usize = 64;
+
 pub fn ok(id: &str, accepted: bool, message: &str) -> String {
     json!(["OK", id, accepted, message]).to_string()
 }
@@ -31,12 +34,15 @@ pub fn eose(sub: &str, cursor: Option<Cursor>) -> String {
     }
 }
 
+/// What every event for a subscription begins with.
+pub fn event_head(sub: &str) -> String {
+    format!(r#"["EVENT",{},"#, serde_json::Value::from(sub))
+}
+
 /// An event for a subscription. Its JSON is canonical already and goes in as it is.
-pub fn event(sub: &str, json: &str, cursor: Option<Cursor>) -> String {
-    let mut text = String::with_capacity(json.len() + sub.len() + 64);
-    text.push_str(r#"["EVENT","#);
-    text.push_str(&serde_json::Value::from(sub).to_string());
-    text.push(',');
+pub fn event(head: &str, json: &str, cursor: Option<Cursor>) -> String {
+    let mut text = String::with_capacity(head.len() + json.len() + CURSOR_BYTES);
+    text.push_str(head);
     text.push_str(json);
     if let Some(cursor) = cursor {
         text.push(',');

@@ -75,28 +75,28 @@ impl Request {
 
     /// Sends what is stored, and says as of when.
     async fn stored(&self) -> Result<Cursor, Ended> {
-        let key = self.subscription.key;
         let permit = self.reads.acquire().await;
         let epoch = self.relay.fanout.epoch();
         let query = query(&self.relay, self.subscription.filters.to_vec(), PAGE_EVENTS);
         let found = self.relay.store.query(query).await.map_err(|error| refusal(&error))?;
         let rest: Vec<Seq> = found.hits.iter().skip(found.bodies.len()).map(|h| h.event).collect();
         drop(permit);
-        self.send(found.bodies).await;
-        for page in rest.chunks(PAGE_EVENTS) {
-            let bodies = self.relay.store.bodies(page.to_vec()).await;
-            let bodies = bodies.map_err(|error| broken(&error.into()))?;
+        let (mut bodies, mut pages) = (found.bodies, rest.chunks(PAGE_EVENTS));
+        loop {
+            let page = pages.next();
+            self.send(bodies, page.is_none().then_some(found.head)).await;
+            let Some(page) = page else { break };
+            let read = self.relay.store.bodies(page.to_vec()).await;
             // What was deleted meanwhile is not sent.
-            self.send(bodies.into_iter().flatten().collect()).await;
+            bodies = read.map_err(|error| broken(&error.into()))?.into_iter().flatten().collect();
         }
-        self.outbox.eose(key, found.head);
         Ok(Cursor { epoch, seq: found.head })
     }
 
-    /// Queues events as the socket drains.
-    async fn send(&self, bodies: Vec<String>) {
+    /// Queues events as the socket drains, and the end of them if these are the last.
+    async fn send(&self, bodies: Vec<String>, end: Option<Seq>) {
         let mut bodies = VecDeque::from(bodies);
-        while let Err(Full) = self.outbox.stored(self.subscription.key, &mut bodies) {
+        while let Err(Full) = self.outbox.stored(self.subscription.key, &mut bodies, end) {
             self.outbox.room().await;
         }
     }

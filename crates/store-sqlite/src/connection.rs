@@ -32,11 +32,7 @@ pub(crate) fn open_writer(path: &Path, sync: Sync) -> Result<Connection, StoreEr
         pragma(&conn, "auto_vacuum", "INCREMENTAL")?;
     }
     pragma(&conn, "journal_mode", "WAL")?;
-    let level = match sync {
-        Sync::Full => "FULL",
-        Sync::OffForTests => "OFF",
-    };
-    pragma(&conn, "synchronous", level)?;
+    set_sync(&conn, sync)?;
     pragma(&conn, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     pragma(&conn, "journal_size_limit", JOURNAL_BYTES_MAX)?;
     pragma(&conn, "cache_size", -WRITER_CACHE_KIB)?;
@@ -45,16 +41,26 @@ pub(crate) fn open_writer(path: &Path, sync: Sync) -> Result<Connection, StoreEr
     Ok(conn)
 }
 
-pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn open_reader(path: &Path, sync: Sync) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).or_store()?;
     conn.busy_timeout(BUSY_WAIT).or_store()?;
     pragma(&conn, "query_only", "ON")?;
+    // It may move the log into the file all the same.
+    set_sync(&conn, sync)?;
     pragma(&conn, "cache_size", -READER_CACHE_KIB)?;
     pragma(&conn, "mmap_size", MAP_BYTES)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     rusqlite::vtab::array::load_module(&conn).or_store()?;
     Ok(conn)
+}
+
+fn set_sync(conn: &Connection, sync: Sync) -> Result<(), StoreError> {
+    let level = match sync {
+        Sync::Full => "FULL",
+        Sync::OffForTests => "OFF",
+    };
+    pragma(conn, "synchronous", level)
 }
 
 fn pragma(conn: &Connection, name: &str, value: impl rusqlite::ToSql) -> Result<(), StoreError> {

@@ -117,7 +117,7 @@ impl SqliteStore {
         schema::migrate(&mut conn, options.epoch).map_err(named)?;
         let heads = channel::Sender::new(desk::bounds(&conn).map_err(named)?.head);
         let tail = Arc::new(Tail::new());
-        let reader = || connection::open_reader(&path).map_err(named);
+        let reader = || connection::open_reader(&path, options.sync).map_err(named);
         let desk = |conn| Desk::new(conn, Arc::clone(&tail));
         let readers = (0..options.readers.max(1)).map(|_| reader().map(desk));
         let readers = Readers::new(readers.collect::<Result<_, _>>()?);

@@ -1,5 +1,8 @@
-//! Noticing what other processes commit. SQLite counts the commits of others in `data_version`,
-//! which costs next to nothing to look at.
+//! Noticing what other processes commit, and when nobody does. SQLite counts the commits of other
+//! connections in `data_version`, which costs next to nothing to look at.
+//!
+//! In a quiet moment the write-ahead log is moved into the file: a read looks for each of its pages in
+//! the log first, and without one it finds them where they are mapped, in two thirds of the time.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
@@ -32,17 +35,19 @@ impl Watcher {
         let thread = std::thread::Builder::new()
             .name("sqlite-watch".to_owned())
             .spawn(move || {
-                let (mut seen, mut looks) = (None, 0);
+                let (mut seen, mut moved, mut looks) = (None, None, 0);
                 loop {
                     // A failed look is made good by the next one: nothing depends on this thread
                     // but how soon others' commits are noticed.
                     let version: Option<i64> =
                         conn.pragma_query_value(None, "data_version", |row| row.get(0)).ok();
-                    if version != seen
-                        && let Ok(bounds) = bounds(&conn)
-                    {
-                        seen = version;
-                        raise(&heads, bounds.head);
+                    if version != seen {
+                        if let Ok(bounds) = bounds(&conn) {
+                            seen = version;
+                            raise(&heads, bounds.head);
+                        }
+                    } else if version != moved && move_log(&conn) {
+                        moved = version;
                     }
                     looks += 1;
                     if looks % LOOKS_PER_SETTLE == 0 {
@@ -57,6 +62,16 @@ impl Watcher {
             .expect("the system can start a thread");
         Self { stop: Some(stop), thread: Some(thread) }
     }
+}
+
+/// Moves as much of the log into the file as no reader is in the way of, beside who writes meanwhile.
+/// Says whether that was all.
+fn move_log(conn: &Connection) -> bool {
+    let moved = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+        let (log_frames, moved_frames): (i64, i64) = (row.get(1)?, row.get(2)?);
+        Ok(log_frames == moved_frames)
+    });
+    moved.unwrap_or(false)
 }
 
 /// The head only ever grows, whoever learns of it first.

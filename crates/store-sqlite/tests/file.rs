@@ -1,6 +1,7 @@
 //! The file itself: made once, upgraded by steps, refused when it is newer than the program.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kukuri_core::{Act, Command, TopicId, UnixMillis};
 use kukuri_store::{Store, StoreError};
@@ -84,4 +85,31 @@ fn opening_what_is_there_writes_nothing() {
     drop(open(&directory, 1).unwrap());
     assert_eq!(commits().unwrap(), before);
     drop(first);
+}
+
+/// Reads are quicker without a log to look into, so it is moved when nobody writes.
+#[tokio::test]
+async fn the_log_is_moved_into_the_file_in_a_quiet_moment() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory, 1).unwrap();
+    let topic = Act::carry(TopicId::global(), "");
+    let batch: Arc<[Command]> = Arc::new([Command { at: UnixMillis(1), act: topic }]);
+    store.apply(batch).await.unwrap();
+    // The file alone, without its log.
+    let alone = TempDir::new().unwrap();
+    let topics = || {
+        let copy = alone.path().join(FILE);
+        std::fs::copy(directory.path().join(FILE), &copy).unwrap();
+        let conn = Connection::open(copy).unwrap();
+        conn.query_row("SELECT count(*) FROM node_subscriptions", [], |row| row.get::<_, i64>(0))
+    };
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    let moved = async {
+        // A copy made in the middle of it is none.
+        while topics() != Ok(1) {
+            looks.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), moved).await.expect("the log is moved");
+    drop(store);
 }

@@ -17,7 +17,11 @@ use crate::error::{OrStore, corrupt};
 use crate::rows;
 use crate::tail::{Newest, TailAt, TailEvents};
 
-const PLACES_AT_A_TIME: usize = 128;
+/// The most that are looked at together.
+const PLACES_MAX: usize = 128;
+/// How many are looked at once what was wanted did not do: most often it is only a few that share the
+/// time of the last one.
+const PLACES_MORE: usize = 16;
 
 /// Rows come in the order asked for; those that are not visible do not come.
 const VISIBLE: &str = "SELECT created_at, events.seq, event_id, expires_at, links, event_json
@@ -26,7 +30,9 @@ const VISIBLE: &str = "SELECT created_at, events.seq, event_id, expires_at, link
 pub(super) struct TailCursor<'a> {
     conn: &'a Connection,
     tail: TailAt<'a>,
-    places_at_a_time: usize,
+    /// How many are looked at next, and how many after that.
+    places: usize,
+    places_next: usize,
     stream: &'a Stream,
     oldest: i64,
     /// Where the next places begin; `None` when there are no more.
@@ -46,8 +52,17 @@ impl<'a> TailCursor<'a> {
         let newest = filter.until.map_or(i64::MAX, |until| until.0);
         let oldest = filter.since.map_or(i64::MIN, |since| since.0);
         let next_from = Some(Bound::Included((Reverse(newest), i64::MIN)));
-        let places_at_a_time = wanted.clamp(1, PLACES_AT_A_TIME);
-        Self { conn, tail, places_at_a_time, stream, oldest, next_from, rows: VecDeque::new() }
+        let places = wanted.clamp(1, PLACES_MAX);
+        Self {
+            conn,
+            tail,
+            places,
+            stream,
+            oldest,
+            next_from,
+            rows: VecDeque::new(),
+            places_next: PLACES_MORE,
+        }
     }
 
     /// The next event. Unless it comes with its topic, whether it is visible is for its row to say.
@@ -61,9 +76,11 @@ impl<'a> TailCursor<'a> {
     fn refill(&mut self) -> Result<(), StoreError> {
         let Some(from) = self.next_from.take() else { return Ok(()) };
         let events = self.tail.segment.events();
-        let places = places(&events, self.stream, from, self.places_at_a_time);
+        let places = places(&events, self.stream, from, self.places);
         let (oldest, head) = (self.oldest, self.tail.head.0);
-        let last = places.last().filter(|_| places.len() == self.places_at_a_time);
+        let last = places.last().filter(|_| places.len() == self.places);
+        let next = (2 * self.places_next).min(PLACES_MAX);
+        self.places = std::mem::replace(&mut self.places_next, next);
         let last = last.filter(|(Reverse(created_at), _)| *created_at >= oldest);
         self.next_from = last.copied().map(Bound::Excluded);
         let wanted = places.iter().take_while(|(Reverse(created_at), _)| *created_at >= oldest);
