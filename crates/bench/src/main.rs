@@ -4,6 +4,7 @@
 //! Every scenario prints one JSON object per line: latencies in microseconds, and the CPU of the relay
 //! per operation where its process is known.
 
+mod ears;
 mod load;
 mod meter;
 mod report;

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 /// How long a relay may be silent.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Thousands of connections are open at once.
 const BUFFER_BYTES: usize = 8 * 1024;
 
@@ -30,6 +30,14 @@ impl Socket {
             .with_context(|| format!("{url} is silent"))?
             .with_context(|| format!("cannot connect to {url}"))?;
         Ok(Self { stream })
+    }
+
+    /// The connection itself, for who only listens from now on.
+    pub fn into_listener(self) -> anyhow::Result<std::net::TcpStream> {
+        match self.stream.into_inner() {
+            MaybeTlsStream::Plain(stream) => Ok(stream.into_std()?),
+            _ => bail!("only ws:// can be listened to"),
+        }
     }
 
     pub async fn send(&mut self, text: String) -> anyhow::Result<()> {

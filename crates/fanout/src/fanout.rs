@@ -12,13 +12,16 @@ use tokio::task::JoinHandle;
 
 use crate::bodies::Bodies;
 use crate::index::Index;
+use crate::post::Post;
 use crate::pump::{self, Pump};
 use crate::ring::{Entry, Ring};
-use crate::{Delivery, Detached, Full, Mailbox, SubKey, Subscription};
+use crate::{Delivery, Detached, Due, Full, Mailbox, SubKey, Subscription};
 
 /// How many rows a subscription that has missed some is given at a time: no more than fit into what
 /// may wait for a connection, mostly, since what does not is read again.
 const LATE_ROWS_MAX: usize = 256;
+/// After so many rows mailboxes are told to send: few enough that they do not fill up meanwhile.
+const ROWS_PER_POST: usize = 64;
 
 /// The sizes and waits of a fan-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +157,7 @@ impl Fanout {
         let now = self.shared.now();
         let mut late = Late { subscription, mailbox, cursor: after, now, taken: 0 };
         let attached = self.catch_up(&mut late).await;
-        self.shared.deliveries.fetch_add(late.taken, Ordering::Relaxed);
+        self.shared.count(late.taken);
         attached
     }
 
@@ -176,6 +179,8 @@ impl Fanout {
                 }
             }
             late.cursor.seq = last.unwrap_or(late.cursor.seq);
+            // While the next page is read.
+            late.mailbox.send();
         }
     }
 
@@ -191,18 +196,8 @@ impl Fanout {
 
     /// Passes on an event that is not stored. Whoever has no room for it misses it; such events come
     /// with no more promise than that.
-    pub fn pass(&self, body: &Arc<Body>, topics: &[TopicId]) {
-        let state = self.shared.lock();
-        for key in state.index.candidates(body.event(), topics) {
-            let Some(live) = state.live.get(&key) else { continue };
-            if live.subscription.wants(body.event(), topics) {
-                let delivery = Delivery { sub: key, seq: None, body: Arc::clone(body) };
-                match live.mailbox.deliver(delivery) {
-                    Ok(()) => self.shared.count(Offered::Taken),
-                    Err(Full) => self.shared.overflowed(),
-                }
-            }
-        }
+    pub async fn pass(&self, body: &Arc<Body>, topics: &[TopicId]) {
+        self.shared.pass(body, topics).send().await;
     }
 
     pub fn stats(&self) -> FanoutStats {
@@ -231,35 +226,65 @@ impl Shared {
         (self.clock)().seconds()
     }
 
-    fn count(&self, offered: Offered) {
-        if offered == Offered::Taken {
-            self.deliveries.fetch_add(1, Ordering::Relaxed);
-        }
+    fn count(&self, deliveries: u64) {
+        self.deliveries.fetch_add(deliveries, Ordering::Relaxed);
     }
 
     fn overflowed(&self) {
         self.overflows.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives rows to whom they are for. The lock is taken for each, so that nobody waits long.
-    pub fn dispatch(&self, entries: Vec<Entry>) {
+    /// Gives rows to whom they are for.
+    pub async fn dispatch(&self, entries: Vec<Entry>) {
         let now = self.now();
-        for entry in entries {
-            let mut state = self.lock();
-            let before = Cursor { epoch: state.epoch, seq: state.ring.position() };
-            for key in state.candidates(&entry) {
-                let Some(live) = state.live.get(&key) else { continue };
-                match offer(&live.subscription, &live.mailbox, &entry, now) {
-                    Ok(offered) => self.count(offered),
-                    Err(Full) => {
-                        self.overflowed();
-                        let live = state.remove(key).expect("it was live a moment ago");
-                        live.mailbox.detached(key, Detached::Behind(before));
-                    }
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let mut post = Post::default();
+            for entry in entries.by_ref().take(ROWS_PER_POST) {
+                self.deliver(entry, now, &mut post);
+            }
+            post.send().await;
+        }
+    }
+
+    /// The lock is taken for each row, so that nobody waits long.
+    fn deliver(&self, entry: Entry, now: UnixSeconds, post: &mut Post) {
+        let mut state = self.lock();
+        let before = Cursor { epoch: state.epoch, seq: state.ring.position() };
+        for key in state.candidates(&entry) {
+            let Some(live) = state.live.get(&key) else { continue };
+            match offer(&live.subscription, &live.mailbox, &entry, now) {
+                Ok(Offered::PassedOver) => {}
+                Ok(Offered::Taken(due)) => {
+                    self.count(1);
+                    post.add(due, &live.mailbox);
+                }
+                Err(Full) => {
+                    self.overflowed();
+                    let live = state.remove(key).expect("it was live a moment ago");
+                    live.mailbox.detached(key, Detached::Behind(before));
                 }
             }
-            state.ring.push(entry);
         }
+        state.ring.push(entry);
+    }
+
+    fn pass(&self, body: &Arc<Body>, topics: &[TopicId]) -> Post {
+        let (state, mut post) = (self.lock(), Post::default());
+        for key in state.index.candidates(body.event(), topics) {
+            let Some(live) = state.live.get(&key) else { continue };
+            if live.subscription.wants(body.event(), topics) {
+                let delivery = Delivery { sub: key, seq: None, body: Arc::clone(body) };
+                match live.mailbox.deliver(delivery) {
+                    Ok(due) => {
+                        self.count(1);
+                        post.add(due, &live.mailbox);
+                    }
+                    Err(Full) => self.overflowed(),
+                }
+            }
+        }
+        post
     }
 
     /// Begins anew with another feed, to which none of the subscriptions belongs.
@@ -335,10 +360,19 @@ struct Late<'a> {
     taken: u64,
 }
 
+/// However it ends, what was delivered is sent.
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        if self.taken > 0 {
+            self.mailbox.send();
+        }
+    }
+}
+
 impl Late<'_> {
     fn offer(&mut self, entry: &Entry) -> Result<(), Full> {
         let offered = offer(self.subscription, self.mailbox, entry, self.now)?;
-        self.taken += u64::from(offered == Offered::Taken);
+        self.taken += u64::from(matches!(offered, Offered::Taken(_)));
         self.cursor.seq = entry.row.seq;
         Ok(())
     }
@@ -347,7 +381,7 @@ impl Late<'_> {
 /// What became of a row that a mailbox has room for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Offered {
-    Taken,
+    Taken(Due),
     /// It is not for this subscription.
     PassedOver,
 }
@@ -366,6 +400,5 @@ fn offer(
         return Ok(Offered::PassedOver);
     }
     let (sub, seq) = (subscription.key, Some(entry.row.seq));
-    mailbox.deliver(Delivery { sub, seq, body: Arc::clone(body) })?;
-    Ok(Offered::Taken)
+    mailbox.deliver(Delivery { sub, seq, body: Arc::clone(body) }).map(Offered::Taken)
 }

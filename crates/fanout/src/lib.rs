@@ -14,11 +14,12 @@ mod bodies;
 mod fanout;
 mod index;
 mod mailbox;
+mod post;
 mod pump;
 mod ring;
 mod subscription;
 
 pub use fanout::{Attached, Fanout, FanoutConfig, FanoutStats};
 pub use index::Index;
-pub use mailbox::{Delivery, Detached, Full, Mailbox};
+pub use mailbox::{Delivery, Detached, Due, Full, Mailbox};
 pub use subscription::{SubKey, Subscription};

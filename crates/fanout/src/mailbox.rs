@@ -18,6 +18,15 @@ pub struct Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
+/// What is to be done about a delivery that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Due {
+    /// The mailbox waits to be told to send, which is done once for many deliveries.
+    Send,
+    Nothing,
+}
+
 /// Why a subscription is live no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detached {
@@ -28,14 +37,17 @@ pub enum Detached {
     Diverged,
 }
 
-/// Where the events of subscriptions go. Called with the fan-out's lock held: it must neither block
-/// nor call back.
+/// Where the events of subscriptions go. Called with the fan-out's lock held, but for `send`: it must
+/// neither block nor call back.
 pub trait Mailbox: Send + Sync {
     /// Whether the subscription is still wanted. Whoever closes one says no from then on, and
     /// detaches it after that: so none is attached that nobody would detach.
     fn is_open(&self, sub: SubKey) -> bool;
 
-    fn deliver(&self, delivery: Delivery) -> Result<(), Full>;
+    fn deliver(&self, delivery: Delivery) -> Result<Due, Full>;
+
+    /// Sends what was delivered, as far as that goes without waiting.
+    fn send(&self);
 
     fn detached(&self, sub: SubKey, why: Detached);
 }

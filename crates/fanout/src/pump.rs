@@ -54,7 +54,7 @@ impl Pump {
         }
         let entries = with_bodies(&self.shared, self.waiting.clone()).await?;
         self.waiting.clear();
-        self.shared.dispatch(entries);
+        self.shared.dispatch(entries).await;
         Ok(())
     }
 

@@ -6,27 +6,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::extract::ws::{Message, WebSocket};
 use futures_util::future::{AbortHandle, BoxFuture, abortable};
-use futures_util::stream::{FuturesUnordered, SplitSink, SplitStream};
-use futures_util::{FutureExt, SinkExt, StreamExt};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use kukuri_core::{Act, Admitted, Outcome};
 use kukuri_event::{EventId, Pubkey};
 use kukuri_fanout::{Detached, SubKey, Subscription};
 use kukuri_lane::Answer;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::address::Sender;
 use crate::census::Presence;
-use crate::outbox::{Outbox, Outgoing};
+use crate::ear::{self, Ear};
+use crate::outbox::Outbox;
 use crate::relay::{Relay, add_one};
 use crate::reply;
 use crate::request::{Ended, Request, query, refusal};
 use crate::session::{Ask, Output, Session};
+use crate::upgrade::Opened;
 
-/// Frames are written together up to about this size.
-const WRITE_BYTES: usize = 64 * 1024;
 /// How long answers to events in flight are waited for when a connection is to end.
 const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a client is heard, and not listened to, after the farewell: closing a socket with unread
@@ -43,16 +43,13 @@ const WAKE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How many queries of one connection run at once.
 const READS_MAX: usize = 4;
 
-pub(crate) async fn run(
-    socket: WebSocket,
-    relay: Arc<Relay>,
-    presence: Presence,
-    challenge: String,
-) {
-    let (sink, mut stream) = socket.split();
-    let outbox = Outbox::new(relay.config.limits.outbound_bytes_max);
-    let stall_wait_max = relay.config.limits.stall_wait_max;
-    let mut writer = relay.tasks.spawn(write(sink, Arc::clone(&outbox), stall_wait_max));
+pub(crate) async fn run(opened: Opened, relay: Arc<Relay>, presence: Presence, challenge: String) {
+    let limits = &relay.config.limits;
+    let (socket, sink) = opened.stream.into_split();
+    let outbox = Outbox::new(sink, limits.outbound_bytes_max);
+    let mut stream = ear::listen(socket, opened.first, &outbox, limits.message_bytes_max).await;
+    let (writing, stall_wait_max) = (Arc::clone(&outbox), limits.stall_wait_max);
+    let mut writer = relay.tasks.spawn(async move { writing.drain(stall_wait_max).await });
     let mut connection = Connection {
         session: Session::new(challenge, relay.now()),
         sender: presence.sender,
@@ -118,7 +115,7 @@ enum Done {
 }
 
 impl Connection {
-    async fn read(&mut self, stream: &mut SplitStream<WebSocket>) -> End {
+    async fn read(&mut self, stream: &mut Ear) -> End {
         let (relay, outbox) = (Arc::clone(&self.relay), Arc::clone(&self.outbox));
         let limits = &relay.config.limits;
         let (events_max, mut unheard, mut turn) = (limits.in_flight_events_max, 0, 0);
@@ -191,7 +188,7 @@ impl Connection {
         }
     }
 
-    async fn message(&mut self, message: Option<Result<Message, axum::Error>>) -> Option<End> {
+    async fn message(&mut self, message: Option<tungstenite::Result<Message>>) -> Option<End> {
         let text = match message {
             None | Some(Ok(Message::Close(_))) => return Some(End::Gone),
             Some(Err(_)) => {
@@ -200,7 +197,7 @@ impl Connection {
                 return Some(End::Told);
             }
             // Pings are answered by the library.
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => return None,
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => return None,
             Some(Ok(Message::Binary(_))) => {
                 let relay = Arc::clone(&self.relay);
                 let outputs = relay.around(self.sender, |a| self.session.binary(a));
@@ -363,35 +360,4 @@ impl Drop for Connection {
             self.relay.fanout.detach(running.subscription.key);
         }
     }
-}
-
-/// Sends what is queued, many frames at a time, until that was all or the socket takes nothing more.
-async fn write(
-    mut sink: SplitSink<WebSocket, Message>,
-    outbox: Arc<Outbox>,
-    stall_wait_max: Duration,
-) {
-    while let Some(outgoing) = outbox.next(WRITE_BYTES).await {
-        if send(&mut sink, outgoing, stall_wait_max).await.is_none() {
-            outbox.abandon();
-            return;
-        }
-    }
-    let _ = timeout(FAREWELL_WAIT_MAX, sink.close()).await;
-}
-
-/// `None` when the socket broke, or took not even one frame for so long.
-async fn send(
-    sink: &mut SplitSink<WebSocket, Message>,
-    outgoing: Vec<Outgoing>,
-    stall_wait_max: Duration,
-) -> Option<()> {
-    for one in outgoing {
-        let message = match one {
-            Outgoing::Text(text) => Message::Text(text.into()),
-            Outgoing::Ping => Message::Ping(Vec::new().into()),
-        };
-        timeout(stall_wait_max, sink.feed(message)).await.ok()?.ok()?;
-    }
-    timeout(stall_wait_max, sink.flush()).await.ok()?.ok()
 }

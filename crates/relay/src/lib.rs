@@ -13,6 +13,7 @@ mod address;
 mod auth;
 mod census;
 mod connection;
+mod ear;
 mod gate;
 mod limits;
 mod message;
@@ -26,6 +27,7 @@ mod request;
 mod server;
 mod session;
 mod topics;
+mod upgrade;
 
 pub use address::{Network, NetworkError, Sender};
 pub use auth::AuthError;

@@ -1,93 +1,58 @@
 //! What waits to be sent on one connection: bounded, in order, and without what belongs to
 //! subscriptions that are closed.
+//!
+//! Whoever queues something also writes it, as long as the socket takes it at once: waking the writer
+//! would cost as much as writing. The writer goes on where the socket was full.
 
-use std::collections::{HashMap, VecDeque};
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kukuri_core::{Cursor, Epoch, Seq};
-use kukuri_event::Body;
-use kukuri_fanout::{Delivery, Detached, Full, Mailbox, SubKey};
+use kukuri_fanout::{Delivery, Detached, Due, Full, Mailbox, SubKey};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::reply;
+use queue::{Batch, Frame, Json, Open, Queue, Turn};
 
-/// What a frame costs besides its text.
-const FRAME_BYTES: usize = 64;
+/// Frames are written together up to about this size.
+const WRITE_BYTES: usize = 64 * 1024;
+/// How many writes are made before the writer has to go on with them: others wait to be served.
+const WRITES_AT_ONCE_MAX: usize = 8;
 
 pub(crate) struct Outbox {
-    state: Mutex<State>,
-    /// Something waits to be sent, or nothing more will.
-    filled: Notify,
-    /// There is room again.
+    queue: Mutex<Queue>,
+    socket: OwnedWriteHalf,
+    /// It is the writer's turn, or everything was sent.
+    writer: Notify,
+    /// There is room again, or nothing matters any more.
     drained: Notify,
     /// A subscription fell behind.
     fell_behind: Notify,
     bytes_max: usize,
 }
 
-#[derive(Default)]
-struct State {
-    frames: VecDeque<Frame>,
-    bytes: usize,
-    /// The most that ever waited.
-    bytes_peak: usize,
-    open: HashMap<SubKey, Open>,
-    behind: Vec<(SubKey, Detached)>,
-    ending: bool,
-}
-
-struct Open {
-    sub: Arc<str>,
-    /// What each of its events begins with.
-    head: Box<str>,
-    /// For a client that resumes: the life of the feed its cursors belong to, and the last one sent.
-    resumes: Option<Cursor>,
-}
-
-enum Frame {
-    Text(String),
-    Ping,
-    OfSub(SubKey, String),
-    Event { key: SubKey, json: Json, cursor: Option<Cursor> },
-}
-
-enum Json {
-    Stored(String),
-    Live(Arc<Body>),
-}
-
-impl Json {
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Stored(json) => json,
-            Self::Live(body) => body.json(),
-        }
-    }
-}
-
-impl Frame {
-    fn bytes(&self) -> usize {
-        FRAME_BYTES
-            + match self {
-                Self::Text(text) | Self::OfSub(_, text) => text.len(),
-                Self::Ping => 0,
-                Self::Event { json, .. } => json.as_str().len(),
-            }
-    }
-}
-
-/// What goes out on the socket.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outgoing {
-    Text(String),
-    Ping,
+/// How a write ended.
+enum Wrote {
+    All,
+    /// The socket takes no more now.
+    Part,
+    Broken,
 }
 
 impl Outbox {
-    pub fn new(bytes_max: usize) -> Arc<Self> {
+    pub fn new(socket: OwnedWriteHalf, bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State::default()),
-            filled: Notify::new(),
+            queue: Mutex::new(Queue::default()),
+            socket,
+            writer: Notify::new(),
             drained: Notify::new(),
             fell_behind: Notify::new(),
             bytes_max,
@@ -107,6 +72,11 @@ impl Outbox {
         self.push(Frame::Ping);
     }
 
+    /// A frame that the library made.
+    pub fn whole(&self, frame: Vec<u8>) {
+        self.push(Frame::Whole(frame));
+    }
+
     /// Begins a subscription. One that resumes gets cursors of this life of the feed.
     pub fn open(&self, key: SubKey, sub: &str, resumes: Option<Epoch>) {
         let resumes = resumes.map(|epoch| Cursor { epoch, seq: Seq::ZERO });
@@ -121,62 +91,64 @@ impl Outbox {
 
     /// Ends a subscription with a word about why, unless it was closed before.
     pub fn close_with(&self, key: SubKey, why: &str) {
-        let mut state = self.lock();
-        if let Some(open) = state.open.remove(&key) {
-            state.push(Frame::Text(reply::closed(&open.sub, why)));
-            self.tell_writer(state);
+        let mut queue = self.lock();
+        if let Some(open) = queue.open.remove(&key) {
+            queue.push(Frame::Text(reply::closed(&open.sub, why)));
+            self.write(queue);
         }
     }
 
     /// Stored events, as many as there is room for, and the end of them at `end` if these are the
-    /// last. The writer finds them all at once.
+    /// last.
     pub fn stored(
         &self,
         key: SubKey,
         events: &mut VecDeque<String>,
         end: Option<Seq>,
     ) -> Result<(), Full> {
-        let mut state = self.lock();
-        while (state.ending || state.bytes < self.bytes_max)
+        let mut queue = self.lock();
+        while (queue.ending || queue.bytes < self.bytes_max)
             && let Some(json) = events.pop_front()
         {
-            state.push(Frame::Event { key, json: Json::Stored(json), cursor: None });
+            queue.push(Frame::Event { key, json: Json::Stored(json), cursor: None });
         }
         let all = events.is_empty();
         if let Some(seq) = end.filter(|_| all) {
-            state.push_eose(key, seq);
+            queue.push_eose(key, seq);
         }
-        self.tell_writer(state);
+        self.write(queue);
         if all { Ok(()) } else { Err(Full) }
     }
 
-    /// The end of what a client missed. It can go on from the last event it was sent or from `seq`,
-    /// whichever is later.
+    /// The end of what a client missed.
     pub fn eose(&self, key: SubKey, seq: Seq) {
-        let mut state = self.lock();
-        state.push_eose(key, seq);
-        self.tell_writer(state);
+        let mut queue = self.lock();
+        queue.push_eose(key, seq);
+        self.write(queue);
     }
 
-    /// Takes nothing more, and ends once what waits has been sent.
+    /// Takes nothing more, and says goodbye once what waits has been sent.
     pub fn end(&self) {
-        self.lock().ending = true;
-        self.filled.notify_waiters();
+        let mut queue = self.lock();
+        queue.push(Frame::Close);
+        queue.ending = true;
         self.drained.notify_waiters();
+        self.write(queue);
     }
 
     /// Nothing can be sent any more: what waits is thrown away.
-    pub fn abandon(&self) {
-        let mut state = self.lock();
-        state.frames.clear();
-        state.bytes = 0;
-        drop(state);
-        self.end();
+    fn abandon(&self, mut queue: MutexGuard<'_, Queue>) {
+        queue.clear();
+        queue.ending = true;
+        queue.turn = Turn::Free;
+        drop(queue);
+        self.writer.notify_waiters();
+        self.drained.notify_waiters();
     }
 
     /// Waits until nothing more is taken.
     pub async fn ended(&self) {
-        self.wait(&self.drained, |state| state.ending.then_some(())).await;
+        self.wait(&self.drained, |queue| queue.ending.then_some(())).await;
     }
 
     pub fn has_room(&self) -> bool {
@@ -185,50 +157,96 @@ impl Outbox {
 
     /// Waits until half of the room is free, or nothing matters any more.
     pub async fn room(&self) {
-        self.wait(&self.drained, |state| {
-            (state.ending || state.bytes <= self.bytes_max / 2).then_some(())
+        self.wait(&self.drained, |queue| {
+            (queue.ending || queue.bytes <= self.bytes_max / 2).then_some(())
         })
         .await;
     }
 
     /// The next subscription that fell behind.
     pub async fn behind(&self) -> (SubKey, Detached) {
-        self.wait(&self.fell_behind, |state| state.behind.pop()).await
+        self.wait(&self.fell_behind, |queue| queue.behind.pop()).await
     }
 
-    /// What is to be sent next, about so many bytes of it; `None` when that was all.
-    pub async fn next(&self, bytes: usize) -> Option<Vec<Outgoing>> {
-        let half = self.bytes_max / 2;
-        let next = self.wait(&self.filled, |state| {
-            let before = state.bytes;
-            let outgoing = state.take(bytes);
-            // Also when all that was taken belonged to subscriptions that are closed. Nobody waits for
-            // room while there is some, and waking them for every frame would cost as much as it.
-            if before > half && state.bytes <= half {
-                self.drained.notify_waiters();
+    /// Goes on whenever the socket was full, until everything was sent or it takes nothing for so
+    /// long.
+    pub async fn drain(&self, stall_wait_max: Duration) {
+        while let Some(batch) = self.wait(&self.writer, Queue::for_writer).await {
+            match timeout(stall_wait_max, self.socket.writable()).await {
+                Ok(Ok(())) => self.write_on(batch),
+                Ok(Err(_)) | Err(_) => return self.abandon(self.lock()),
             }
-            (!outgoing.is_empty()).then_some(Some(outgoing)).or(state.ending.then_some(None))
-        });
-        next.await
+        }
     }
 
     fn push(&self, frame: Frame) {
-        let mut state = self.lock();
-        state.push(frame);
-        self.tell_writer(state);
+        let mut queue = self.lock();
+        queue.push(frame);
+        self.write(queue);
     }
 
-    /// After the lock is given back: the writer needs it at once.
-    fn tell_writer(&self, state: MutexGuard<'_, State>) {
-        drop(state);
-        self.filled.notify_waiters();
+    /// Writes what waits, unless somebody is at it.
+    fn write(&self, mut queue: MutexGuard<'_, Queue>) {
+        queue.promised = false;
+        if matches!(queue.turn, Turn::Free) {
+            queue.turn = Turn::Taken;
+            drop(queue);
+            self.write_on(Batch::default());
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Writes as much as the socket takes, and leaves the rest to the writer. The lock is not held
+    /// meanwhile.
+    fn write_on(&self, mut batch: Batch) {
+        for _ in 0..WRITES_AT_ONCE_MAX {
+            let wrote = self.try_write(&mut batch);
+            let mut queue = self.lock();
+            match wrote {
+                Wrote::All => batch = self.take(&mut queue),
+                Wrote::Part => break,
+                Wrote::Broken => return self.abandon(queue),
+            }
+            if batch.rest().is_empty() {
+                queue.turn = Turn::Free;
+                if queue.ending {
+                    self.writer.notify_waiters();
+                }
+                return;
+            }
+        }
+        self.lock().turn = Turn::Writer(batch);
+        self.writer.notify_waiters();
     }
 
-    async fn wait<T>(&self, notify: &Notify, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+    fn try_write(&self, batch: &mut Batch) -> Wrote {
+        while !batch.rest().is_empty() {
+            match self.socket.try_write(batch.rest()) {
+                Ok(0) => return Wrote::Broken,
+                Ok(bytes) => batch.advance(bytes),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Wrote::Part,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Wrote::Broken,
+            }
+        }
+        Wrote::All
+    }
+
+    fn take(&self, queue: &mut Queue) -> Batch {
+        let (half, before) = (self.bytes_max / 2, queue.bytes);
+        let batch = queue.take(WRITE_BYTES);
+        // Also when all that was taken belonged to subscriptions that are closed. Nobody waits for
+        // room while there is some, and waking them for every frame would cost as much as it.
+        if before > half && queue.bytes <= half {
+            self.drained.notify_waiters();
+        }
+        batch
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait<T>(&self, notify: &Notify, mut look: impl FnMut(&mut Queue) -> Option<T>) -> T {
         loop {
             let notified = notify.notified();
             tokio::pin!(notified);
@@ -242,76 +260,32 @@ impl Outbox {
     }
 }
 
-impl State {
-    fn push(&mut self, frame: Frame) {
-        if self.ending {
-            return;
-        }
-        self.bytes += frame.bytes();
-        self.bytes_peak = self.bytes_peak.max(self.bytes);
-        self.frames.push_back(frame);
-    }
-
-    fn push_eose(&mut self, key: SubKey, seq: Seq) {
-        let Some(open) = self.open.get(&key) else { return };
-        let cursor = open.resumes.map(|last| Cursor { seq: last.seq.max(seq), ..last });
-        let text = reply::eose(&open.sub, cursor);
-        self.push(Frame::OfSub(key, text));
-    }
-
-    /// About so many bytes of what is to be sent; nothing only if nothing is.
-    fn take(&mut self, bytes: usize) -> Vec<Outgoing> {
-        let (mut outgoing, mut taken) = (Vec::new(), 0);
-        while taken < bytes
-            && let Some(frame) = self.frames.pop_front()
-        {
-            let size = frame.bytes();
-            self.bytes -= size;
-            if let Some(written) = self.write(frame) {
-                taken += size;
-                outgoing.push(written);
-            }
-        }
-        outgoing
-    }
-
-    /// The text of a frame, unless its subscription is closed.
-    fn write(&self, frame: Frame) -> Option<Outgoing> {
-        Some(match frame {
-            Frame::Text(text) => Outgoing::Text(text),
-            Frame::Ping => Outgoing::Ping,
-            Frame::OfSub(key, text) => {
-                self.open.get(&key)?;
-                Outgoing::Text(text)
-            }
-            Frame::Event { key, json, cursor } => {
-                let open = self.open.get(&key)?;
-                Outgoing::Text(reply::event(&open.head, json.as_str(), cursor))
-            }
-        })
-    }
-}
-
 impl Mailbox for Outbox {
     fn is_open(&self, sub: SubKey) -> bool {
-        let state = self.lock();
-        !state.ending && state.open.contains_key(&sub)
+        let queue = self.lock();
+        !queue.ending && queue.open.contains_key(&sub)
     }
 
-    fn deliver(&self, delivery: Delivery) -> Result<(), Full> {
-        let mut state = self.lock();
-        if !state.ending && state.bytes >= self.bytes_max {
+    fn deliver(&self, delivery: Delivery) -> Result<Due, Full> {
+        let mut queue = self.lock();
+        if !queue.ending && queue.bytes >= self.bytes_max {
             return Err(Full);
         }
         let (key, seq) = (delivery.sub, delivery.seq);
-        let Some(open) = state.open.get_mut(&key) else { return Ok(()) };
+        let Some(open) = queue.open.get_mut(&key) else { return Ok(Due::Nothing) };
         if let (Some(last), Some(seq)) = (&mut open.resumes, seq) {
             last.seq = seq;
         }
         let cursor = open.resumes.filter(|_| seq.is_some());
-        state.push(Frame::Event { key, json: Json::Live(delivery.body), cursor });
-        self.tell_writer(state);
-        Ok(())
+        queue.push(Frame::Event { key, json: Json::Live(delivery.body), cursor });
+        match std::mem::replace(&mut queue.promised, true) {
+            false => Ok(Due::Send),
+            true => Ok(Due::Nothing),
+        }
+    }
+
+    fn send(&self) {
+        self.write(self.lock());
     }
 
     fn detached(&self, sub: SubKey, why: Detached) {

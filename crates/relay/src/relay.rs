@@ -240,6 +240,6 @@ async fn pass_ephemerals(lane: Arc<Lane>, fanout: Arc<Fanout>, carried: watch::R
     while let Some(event) = ephemerals.next().await {
         let carried = Arc::clone(&carried.borrow());
         let topics = event.topics().iter().filter(|topic| carried.contains(*topic)).cloned();
-        fanout.pass(event.body(), &topics.collect::<Vec<_>>());
+        fanout.pass(event.body(), &topics.collect::<Vec<_>>()).await;
     }
 }

@@ -1,10 +1,9 @@
 //! What the node says.
 
+use std::borrow::Cow;
+
 use kukuri_core::{Cursor, Epoch, Seq};
 use serde_json::json;
-
-/// Room for a cursor and the end of a message.
-const CURSOR_BYTES: usize = 64;
 
 pub fn ok(id: &str, accepted: bool, message: &str) -> String {
     json!(["OK", id, accepted, message]).to_string()
@@ -39,17 +38,12 @@ pub fn event_head(sub: &str) -> String {
     format!(r#"["EVENT",{},"#, serde_json::Value::from(sub))
 }
 
-/// An event for a subscription. Its JSON is canonical already and goes in as it is.
-pub fn event(head: &str, json: &str, cursor: Option<Cursor>) -> String {
-    let mut text = String::with_capacity(head.len() + json.len() + CURSOR_BYTES);
-    text.push_str(head);
-    text.push_str(json);
-    if let Some(cursor) = cursor {
-        text.push(',');
-        text.push_str(&json!({ "cursor": write_cursor(cursor) }).to_string());
+/// What it ends with, after its JSON, which is canonical already and goes in as it is.
+pub fn event_end(cursor: Option<Cursor>) -> Cow<'static, str> {
+    match cursor {
+        None => "]".into(),
+        Some(cursor) => format!(r#",{{"cursor":"{}"}}]"#, write_cursor(cursor)).into(),
     }
-    text.push(']');
-    text
 }
 
 /// Opaque to clients. An epoch is any 64 bits, and a negative one is written as its bits.

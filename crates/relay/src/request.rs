@@ -125,10 +125,7 @@ impl Request {
                 Attached::Closed => return Ok(None),
                 Attached::Behind(further) => {
                     cursor = further;
-                    if patience == Patience::Lag {
-                        self.check_lag(cursor)?;
-                    }
-                    self.outbox.room().await;
+                    self.room(cursor, patience).await?;
                 }
             }
         }
@@ -136,10 +133,18 @@ impl Request {
 
     /// Goes on once the outbox has room again, unless too much has come meanwhile.
     pub async fn catch_up(&self, after: Cursor) -> Result<(), Ended> {
-        while timeout(LAG_LOOK_INTERVAL, self.outbox.room()).await.is_err() {
-            self.check_lag(after)?;
-        }
+        self.room(after, Patience::Lag).await?;
         self.follow(after, Patience::Lag).await.map(|_| ())
+    }
+
+    /// Waits for room. A socket that takes nothing for too long is given up, which ends this too.
+    async fn room(&self, cursor: Cursor, patience: Patience) -> Result<(), Ended> {
+        while timeout(LAG_LOOK_INTERVAL, self.outbox.room()).await.is_err() {
+            if patience == Patience::Lag {
+                self.check_lag(cursor)?;
+            }
+        }
+        Ok(())
     }
 
     fn check_lag(&self, cursor: Cursor) -> Result<(), Ended> {

@@ -4,9 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -20,14 +18,11 @@ use tokio::time::{sleep, timeout};
 use crate::address::{Sender, origin};
 use crate::census::{Presence, Refused};
 use crate::relay::{Relay, add_one};
+use crate::upgrade::Upgrade;
 use crate::{connection, nip11};
 
 /// The head of a request.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Of what is read at once on each connection.
-const READ_BUFFER_BYTES: usize = 4 * 1024;
-/// Of what is gathered for a write. It grows to this on connections that once had so much to send.
-const WRITE_BUFFER_BYTES: usize = 16 * 1024;
 /// The pause after a connection could not be taken, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -76,18 +71,18 @@ async fn root(
     State(relay): State<Arc<Relay>>,
     Extension(ConnectInfo(peer)): Extension<ConnectInfo<SocketAddr>>,
     headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    request: Request,
 ) -> Response {
-    match upgrade {
-        Ok(upgrade) => {
+    match Upgrade::asked(request) {
+        Some(upgrade) => {
             let sender = sender(peer.ip(), &headers, &relay.config.trusted_proxies);
             upgraded(relay, sender, upgrade)
         }
-        Err(_) => describe(&relay, &headers),
+        None => describe(&relay, &headers),
     }
 }
 
-fn upgraded(relay: Arc<Relay>, sender: Sender, upgrade: WebSocketUpgrade) -> Response {
+fn upgraded(relay: Arc<Relay>, sender: Sender, upgrade: Upgrade) -> Response {
     let presence = match relay.admit(sender) {
         Ok(presence) => presence,
         Err(refused) => {
@@ -95,17 +90,14 @@ fn upgraded(relay: Arc<Relay>, sender: Sender, upgrade: WebSocketUpgrade) -> Res
             return refuse(refused);
         }
     };
-    let limits = &relay.config.limits;
-    let upgrade = upgrade
-        .max_message_size(limits.message_bytes_max)
-        .max_frame_size(limits.message_bytes_max)
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES);
-    let challenge = challenge();
-    upgrade.on_upgrade(move |socket| {
-        let tasks = relay.tasks.clone();
-        tasks.track_future(connection::run(socket, relay, presence, challenge))
-    })
+    let (response, opened) = upgrade.accept();
+    let tasks = relay.tasks.clone();
+    tasks.spawn(async move {
+        if let Some(opened) = opened.await {
+            connection::run(opened, relay, presence, challenge()).await;
+        }
+    });
+    response
 }
 
 fn sender(peer: IpAddr, headers: &HeaderMap, trusted: &[crate::Network]) -> Sender {

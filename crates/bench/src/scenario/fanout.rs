@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinSet;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::ears::Ears;
 use crate::load::{Load, number};
 use crate::meter::Percentiles;
 use crate::report::Report;
-use crate::socket::{Socket, accepted};
+use crate::socket::{SILENCE_MAX, Socket, accepted};
 use crate::target::Target;
 
 /// Who listens, and to what.
@@ -51,23 +52,23 @@ pub async fn fanout(
     let nanos = (0..crowd.events).map(|_| AtomicU64::new(0)).collect();
     let sent = Arc::new(Sent { start: Instant::now(), nanos });
     let filter = format!("{{\"#t\":[\"{}\"],\"limit\":1}}", topic[0]);
-    let (mut listeners, mut stalled) = (JoinSet::new(), Vec::new());
+    let (mut listening, mut stalled) = (Vec::new(), Vec::new());
     for nth in 0..crowd.subscribers {
         let mut socket = Socket::connect(listen_at).await?;
         socket.request("s", &filter).await?;
-        if nth < crowd.stalled {
-            stalled.push(socket);
-        } else {
-            listeners.spawn(listen(socket, Arc::clone(&sent), first));
+        match nth < crowd.stalled {
+            true => stalled.push(socket),
+            false => listening.push(socket.into_listener()?),
         }
     }
+    let listeners = {
+        let sent = Arc::clone(&sent);
+        spawn_blocking(move || listen(Ears::of(listening), &sent, first))
+    };
     let publisher = Socket::connect(&target.url).await?;
     let (cpu, start) = (target.cpu(), Instant::now());
     publish(publisher, load.lines, crowd.per_second, &sent).await?;
-    let mut times = Vec::new();
-    while let Some(heard) = listeners.join_next().await {
-        times.extend(heard??);
-    }
+    let times = listeners.await??;
     let (cpu, wall) = (target.cpu().saturating_sub(cpu), start.elapsed());
     drop(stalled);
     let (deliveries, times) = (times.len(), Percentiles::of(times));
@@ -111,20 +112,16 @@ async fn publish(
     Ok(())
 }
 
-/// Returns how long after it was sent each event came.
-async fn listen(
-    mut socket: Socket,
-    sent: Arc<Sent>,
-    first: usize,
-) -> anyhow::Result<Vec<Duration>> {
-    let mut times = Vec::with_capacity(sent.nanos.len());
-    while times.len() < sent.nanos.len() {
-        let message = socket.next().await?;
-        let nth = number(&message).and_then(|number| number.checked_sub(first));
-        if let Some(at) = nth.and_then(|nth| sent.nanos.get(nth)) {
-            let waited = sent.now().saturating_sub(at.load(Ordering::Acquire));
-            times.push(Duration::from_nanos(waited));
-        }
-    }
+/// Returns how long after it was sent each event came, over all who listen.
+fn listen(ears: Ears, sent: &Sent, first: usize) -> anyhow::Result<Vec<Duration>> {
+    let wanted = sent.nanos.len() * ears.len();
+    let mut times = Vec::with_capacity(wanted);
+    ears.listen(wanted, SILENCE_MAX, |message, now| {
+        let nth = number(message).and_then(|number| number.checked_sub(first));
+        let Some(at) = nth.and_then(|nth| sent.nanos.get(nth)) else { return false };
+        let sent_at = sent.start + Duration::from_nanos(at.load(Ordering::Acquire));
+        times.push(now.saturating_duration_since(sent_at));
+        true
+    })?;
     Ok(times)
 }

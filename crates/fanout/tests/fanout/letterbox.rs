@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use kukuri_core::Seq;
 use kukuri_event::EventId;
-use kukuri_fanout::{Delivery, Detached, Full, Mailbox, SubKey};
+use kukuri_fanout::{Delivery, Detached, Due, Full, Mailbox, SubKey};
 
 #[derive(Default)]
 pub struct Letterbox {
@@ -54,15 +54,17 @@ impl Mailbox for Letterbox {
         !self.inside.lock().unwrap().closed.contains(&sub)
     }
 
-    fn deliver(&self, delivery: Delivery) -> Result<(), Full> {
+    fn deliver(&self, delivery: Delivery) -> Result<Due, Full> {
         let mut inside = self.inside.lock().unwrap();
         if let Some(room) = &mut inside.room {
             *room = room.checked_sub(1).ok_or(Full)?;
         }
         let id = delivery.body.event().id();
         inside.delivered.entry(delivery.sub).or_default().push((delivery.seq, id));
-        Ok(())
+        Ok(Due::Nothing)
     }
+
+    fn send(&self) {}
 
     fn detached(&self, sub: SubKey, why: Detached) {
         self.inside.lock().unwrap().detached.push((sub, why));

@@ -163,7 +163,7 @@ async fn ephemeral_events_go_to_who_wants_them() {
     let _ = scene.attach(&subscription, &letterbox, Seq::ZERO).await;
     for content in ["one", "two"] {
         let admitted = scene.author.admit(&scene.draft(20_001, content), World::NOW);
-        scene.fanout.pass(admitted.body(), admitted.topics());
+        scene.fanout.pass(admitted.body(), admitted.topics()).await;
     }
     let delivered = letterbox.delivered(subscription.key);
     assert_eq!(delivered.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [None]);
