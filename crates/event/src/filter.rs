@@ -1,12 +1,11 @@
 //! NIP-01 filters, and the one function that says what "matches" means.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::{Event, EventId, Kind, Pubkey, TagLetter, UnixSeconds};
+use crate::{Conditions, Event, EventId, Kind, Pubkey, TagLetter, UnixSeconds, Values};
 
 /// Why a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,11 +15,11 @@ pub struct FilterError(pub String);
 /// One NIP-01 filter. A list that is present and empty matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    pub ids: Option<BTreeSet<EventId>>,
-    pub authors: Option<BTreeSet<Pubkey>>,
-    pub kinds: Option<BTreeSet<Kind>>,
+    pub ids: Option<Values<EventId>>,
+    pub authors: Option<Values<Pubkey>>,
+    pub kinds: Option<Values<Kind>>,
     /// `#x` conditions; `#t` among them.
-    pub tags: BTreeMap<TagLetter, BTreeSet<String>>,
+    pub tags: Conditions<TagLetter, String>,
     pub since: Option<UnixSeconds>,
     pub until: Option<UnixSeconds>,
     /// How many of the newest stored events are wanted; no bound on what is sent live.
@@ -34,7 +33,7 @@ impl Filter {
         self.ids.as_ref().is_some_and(|ids| ids.is_empty())
             || self.authors.as_ref().is_some_and(|authors| authors.is_empty())
             || self.kinds.as_ref().is_some_and(|kinds| kinds.is_empty())
-            || self.tags.values().any(|values| values.is_empty())
+            || self.tags.iter().any(|(_, values)| values.is_empty())
             || self.since.zip(self.until).is_some_and(|(since, until)| since > until)
     }
 
@@ -66,7 +65,7 @@ impl Filter {
         if let Some(kinds) = &self.kinds {
             fields.insert("kinds".into(), kinds.iter().map(|kind| kind.0).collect());
         }
-        for (letter, values) in &self.tags {
+        for (letter, values) in self.tags.iter() {
             let values = values.iter().map(String::as_str).collect();
             fields.insert(format!("#{}", letter.as_char()), values);
         }
@@ -90,17 +89,17 @@ impl Filter {
         self.ids.as_ref().map_or(0, |ids| ids.len())
             + self.authors.as_ref().map_or(0, |authors| authors.len())
             + self.kinds.as_ref().map_or(0, |kinds| kinds.len())
-            + self.tags.values().map(|values| values.len()).sum::<usize>()
+            + self.tags.iter().map(|(_, values)| values.len()).sum::<usize>()
     }
 
     /// The topics the filter asks for, if it has a `#t` condition.
-    pub fn topics(&self) -> Option<&BTreeSet<String>> {
-        self.tags.get(&TagLetter::TOPIC)
+    pub fn topics(&self) -> Option<&Values<String>> {
+        self.tags.get(TagLetter::TOPIC)
     }
 
     /// The conditions on single-letter tags other than `t`.
-    pub fn other_tags(&self) -> impl Iterator<Item = (TagLetter, &BTreeSet<String>)> {
-        self.tags.iter().filter(|(letter, _)| **letter != TagLetter::TOPIC).map(|(l, v)| (*l, v))
+    pub fn other_tags(&self) -> impl Iterator<Item = (TagLetter, &Values<String>)> {
+        self.tags.iter().filter(|(letter, _)| *letter != TagLetter::TOPIC)
     }
 }
 
@@ -108,7 +107,7 @@ impl Filter {
 /// everything else against the event.
 pub fn matches<L: AsRef<str>>(filter: &Filter, event: &Event, links: &[L]) -> bool {
     let linked =
-        |topics: &BTreeSet<String>| links.iter().any(|topic| topics.contains(topic.as_ref()));
+        |topics: &Values<String>| links.iter().any(|topic| topics.contains(topic.as_ref()));
     filter.admits(event.id(), event.pubkey(), event.kind(), event.created_at())
         && filter.topics().is_none_or(linked)
         && tags_match(filter, event)
@@ -167,7 +166,7 @@ impl<'de, X: FnMut(&str, &RawValue) -> bool> Visitor<'de> for FilterVisitor<X> {
                         }
                         return Err(de::Error::custom(format!("unknown filter field {key:?}")));
                     };
-                    let values: BTreeSet<String> = map.next_value()?;
+                    let values: Values<String> = map.next_value()?;
                     if filter.tags.insert(letter, values).is_some() {
                         return Err(de::Error::custom(format!("duplicate filter field {key:?}")));
                     }
@@ -189,7 +188,7 @@ fn hex_list<T: Ord, E: de::Error, X>(
     texts: Vec<String>,
     key: &str,
     parse: fn(&str) -> Result<T, X>,
-) -> Result<BTreeSet<T>, E> {
-    let parsed: Result<BTreeSet<T>, X> = texts.iter().map(|text| parse(text)).collect();
+) -> Result<Values<T>, E> {
+    let parsed: Result<Values<T>, X> = texts.iter().map(|text| parse(text)).collect();
     parsed.map_err(|_| E::custom(format!("{key} must be lists of 64 lowercase hex digits")))
 }

@@ -13,6 +13,7 @@ mod json;
 mod kind;
 mod tag;
 mod time;
+mod values;
 
 pub use body::Body;
 pub use event::{BadSignature, Event, IdMismatch, Identified, Verified};
@@ -22,3 +23,4 @@ pub use json::ParseError;
 pub use kind::{Class, Kind};
 pub use tag::{Address, Tag, TagLetter, Tags};
 pub use time::UnixSeconds;
+pub use values::{Conditions, Values};

@@ -54,7 +54,6 @@ pub(crate) async fn run(opened: Opened, relay: Arc<Relay>, presence: Presence, c
         session: Session::new(challenge, relay.now()),
         sender: presence.sender,
         outbox: Arc::clone(&outbox),
-        names: HashMap::new(),
         subs: HashMap::new(),
         answers: FuturesUnordered::new(),
         work: FuturesUnordered::new(),
@@ -90,8 +89,8 @@ struct Connection {
     sender: Sender,
     session: Session,
     outbox: Arc<Outbox>,
-    names: HashMap<String, SubKey>,
-    subs: HashMap<SubKey, Running>,
+    /// By their names. They are few enough to look through for a key.
+    subs: HashMap<Box<str>, Running>,
     answers: FuturesUnordered<InFlight>,
     /// Part of this task, since waking another one would cost as much as most questions do.
     work: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -99,7 +98,6 @@ struct Connection {
 }
 
 struct Running {
-    name: String,
     subscription: Subscription,
     task: AbortHandle,
 }
@@ -220,8 +218,8 @@ impl Connection {
                 Output::Count(ask) => self.count(ask),
                 Output::Forget(name) => self.forget(&name),
                 Output::Close(name, why) => {
-                    if let Some(key) = self.names.get(&name) {
-                        self.outbox.close_with(*key, &why.to_string());
+                    if let Some(running) = self.subs.get(name.as_str()) {
+                        self.outbox.close_with(running.subscription.key, &why.to_string());
                     }
                     self.forget(&name);
                 }
@@ -265,8 +263,7 @@ impl Connection {
         let request = self.request(subscription.clone());
         let resume = ask.resume;
         let task = self.spawn(key, async move { request.run(resume).await });
-        self.names.insert(ask.sub.clone(), key);
-        self.subs.insert(key, Running { name: ask.sub, subscription, task });
+        self.subs.insert(ask.sub.into(), Running { subscription, task });
     }
 
     fn request(&self, subscription: Subscription) -> Request {
@@ -318,7 +315,7 @@ impl Connection {
     /// A subscription cannot go on.
     fn ended(&mut self, key: SubKey, why: Ended) -> Option<End> {
         self.outbox.close_with(key, &why.to_string());
-        if let Some(name) = self.subs.get(&key).map(|running| running.name.clone()) {
+        if let Some(name) = self.running(key).map(|(name, _)| name.to_owned()) {
             self.session.ended(&name);
             self.forget(&name);
         }
@@ -327,21 +324,27 @@ impl Connection {
 
     /// A live subscription found no room: it catches up when there is some.
     fn behind(&mut self, key: SubKey, why: Detached) {
-        let Some(running) = self.subs.get(&key) else { return };
-        let request = self.request(running.subscription.clone());
+        let Some((_, running)) = self.running(key) else { return };
+        let subscription = running.subscription.clone();
+        let request = self.request(subscription);
         let task = self.spawn(key, async move {
             match why {
                 Detached::Behind(cursor) => request.catch_up(cursor).await,
                 Detached::Diverged => Err(Ended::Diverged),
             }
         });
-        if let Some(running) = self.subs.get_mut(&key) {
+        if let Some((_, running)) = self.running(key) {
             running.task = task;
         }
     }
 
+    fn running(&mut self, key: SubKey) -> Option<(&str, &mut Running)> {
+        let mut subs = self.subs.iter_mut().map(|(name, running)| (&**name, running));
+        subs.find(|(_, running)| running.subscription.key == key)
+    }
+
     fn forget(&mut self, name: &str) {
-        if let Some(running) = self.names.remove(name).and_then(|key| self.subs.remove(&key)) {
+        if let Some(running) = self.subs.remove(name) {
             let key = running.subscription.key;
             running.task.abort();
             // In this order: a task that is just attaching sees that it is closed, or is detached.

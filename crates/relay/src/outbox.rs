@@ -80,8 +80,8 @@ impl Outbox {
     /// Begins a subscription. One that resumes gets cursors of this life of the feed.
     pub fn open(&self, key: SubKey, sub: &str, resumes: Option<Epoch>) {
         let resumes = resumes.map(|epoch| Cursor { epoch, seq: Seq::ZERO });
-        let head = reply::event_head(sub).into();
-        self.lock().open.insert(key, Open { sub: sub.into(), head, resumes });
+        let sub = reply::quoted(sub).into();
+        self.lock().open.insert(key, Open { sub, resumes });
     }
 
     /// Ends a subscription: what still waits for it is not sent.
@@ -93,7 +93,7 @@ impl Outbox {
     pub fn close_with(&self, key: SubKey, why: &str) {
         let mut queue = self.lock();
         if let Some(open) = queue.open.remove(&key) {
-            queue.push(Frame::Text(reply::closed(&open.sub, why)));
+            queue.push(Frame::Text(reply::closed_of(&open.sub, why)));
             self.write(queue);
         }
     }

@@ -10,7 +10,7 @@ pub fn ok(id: &str, accepted: bool, message: &str) -> String {
 }
 
 pub fn closed(sub: &str, why: &str) -> String {
-    json!(["CLOSED", sub, why]).to_string()
+    closed_of(&quoted(sub), why)
 }
 
 pub fn notice(why: &str) -> String {
@@ -25,21 +25,28 @@ pub fn count(sub: &str, count: usize) -> String {
     json!(["COUNT", sub, { "count": count }]).to_string()
 }
 
+/// The name of a subscription as JSON, for all that is said about it from now on.
+pub fn quoted(sub: &str) -> String {
+    serde_json::Value::from(sub).to_string()
+}
+
+/// `sub` is quoted, here and below.
+pub fn closed_of(sub: &str, why: &str) -> String {
+    format!(r#"["CLOSED",{sub},{}]"#, quoted(why))
+}
+
 /// The end of what is stored; with the place to go on from for clients that resume.
 pub fn eose(sub: &str, cursor: Option<Cursor>) -> String {
-    match cursor {
-        None => json!(["EOSE", sub]).to_string(),
-        Some(cursor) => json!(["EOSE", sub, { "cursor": write_cursor(cursor) }]).to_string(),
-    }
+    format!(r#"["EOSE",{sub}{}"#, end(cursor))
 }
 
-/// What every event for a subscription begins with.
-pub fn event_head(sub: &str) -> String {
-    format!(r#"["EVENT",{},"#, serde_json::Value::from(sub))
+/// An event in parts, so that its JSON, which is canonical already, goes in as it is.
+pub fn event<'a>(sub: &'a str, json: &'a str, end: &'a str) -> [&'a str; 5] {
+    [r#"["EVENT","#, sub, ",", json, end]
 }
 
-/// What it ends with, after its JSON, which is canonical already and goes in as it is.
-pub fn event_end(cursor: Option<Cursor>) -> Cow<'static, str> {
+/// How a message with a cursor ends.
+pub fn end(cursor: Option<Cursor>) -> Cow<'static, str> {
     match cursor {
         None => "]".into(),
         Some(cursor) => format!(r#",{{"cursor":"{}"}}]"#, write_cursor(cursor)).into(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kukuri_core::admission::{Age, Checked, Door, Rate, Topicless, Verdict, screen};
 use kukuri_core::{Admitted, Cursor, Rejection, Source, TopicId, UnixMillis};
-use kukuri_event::{EventId, Filter, Pubkey, TagLetter};
+use kukuri_event::{EventId, Filter, Pubkey, TagLetter, Values};
 use kukuri_lane::Answer;
 
 use crate::gate::{Authed, Gate};
@@ -80,7 +80,7 @@ pub struct Session {
     challenged: bool,
     authed: Authed,
     /// The topics that each subscription asks for.
-    subs: BTreeMap<SubId, BTreeSet<TopicId>>,
+    subs: BTreeMap<SubId, Values<TopicId>>,
 }
 
 impl Session {
@@ -156,7 +156,7 @@ impl Session {
 
     /// Ends subscriptions to topics that are carried no longer.
     pub fn topics_changed(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
-        let gone = |topics: &BTreeSet<TopicId>| !topics.is_subset(around.topics);
+        let gone = |topics: &Values<TopicId>| topics.iter().any(|t| !around.topics.contains(t));
         let ended: Vec<SubId> = self
             .subs
             .iter()
@@ -252,14 +252,16 @@ impl Session {
         question: Question,
         places: Option<usize>,
         around: &Surroundings<'_>,
-    ) -> Result<(Ask, BTreeSet<TopicId>), Vec<Output>> {
+    ) -> Result<(Ask, Values<TopicId>), Vec<Output>> {
         let Question { sub, mut filters, after } = question;
         let shape = check_shape(&sub, &filters, places, around);
         // Where topics need not be named, the global one is meant.
         if around.topicless == Topicless::Global {
-            let global = || BTreeSet::from([TopicId::global().to_string()]);
+            let global = || Values::from([TopicId::global().to_string()]);
             filters.iter_mut().for_each(|filter| {
-                filter.tags.entry(TagLetter::TOPIC).or_insert_with(global);
+                if filter.topics().is_none() {
+                    filter.tags.insert(TagLetter::TOPIC, global());
+                }
             });
         }
         let checked = shape.and_then(|()| self.check(&filters, after.as_deref(), around));
@@ -279,7 +281,7 @@ impl Session {
         filters: &[Filter],
         after: Option<&str>,
         around: &Surroundings<'_>,
-    ) -> Result<(BTreeSet<TopicId>, Option<Resume>), String> {
+    ) -> Result<(Values<TopicId>, Option<Resume>), String> {
         let resume = after.map(resume).transpose()?;
         let topics = topics(filters, around)?;
         let asked: Vec<TopicId> = topics.iter().cloned().collect();
@@ -360,21 +362,20 @@ fn resume(after: &str) -> Result<Resume, String> {
 }
 
 /// The topics the filters ask for, all of which are carried.
-fn topics(filters: &[Filter], around: &Surroundings<'_>) -> Result<BTreeSet<TopicId>, String> {
-    let mut topics = BTreeSet::new();
+fn topics(filters: &[Filter], around: &Surroundings<'_>) -> Result<Values<TopicId>, String> {
+    let mut topics = Vec::new();
     for filter in filters {
         let named = filter.topics().filter(|named| !named.is_empty());
         for topic in named.ok_or("invalid: missing #t")? {
             match TopicId::parse(topic) {
-                Ok(topic) => topics.insert(topic),
+                Ok(topic) => topics.push(topic),
                 // Where topics need not be named, `#t` may ask for hashtags; nothing is linked to them.
-                Err(_) if around.topicless == Topicless::Global => false,
+                Err(_) if around.topicless == Topicless::Global => {}
                 Err(_) => return Err(Rejection::BadTopic.to_string()),
-            };
+            }
         }
     }
-    if !topics.is_subset(around.topics) {
-        return Err(Rejection::TopicNotHandled.to_string());
-    }
-    Ok(topics)
+    // Those that are carried, so that all who ask for one share its name.
+    let carried = topics.iter().map(|topic| around.topics.get(topic).cloned());
+    carried.collect::<Option<_>>().ok_or_else(|| Rejection::TopicNotHandled.to_string())
 }

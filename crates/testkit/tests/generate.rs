@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kukuri_core::admission::Checked;
-use kukuri_event::{Class, Event, Kind, TagLetter, UnixSeconds};
+use kukuri_event::{Class, Event, Kind, TagLetter, UnixSeconds, Values};
 use kukuri_testkit::generate::bulk::Bulk;
 use kukuri_testkit::generate::{Seed, World, batches, query, script};
 
@@ -70,10 +70,10 @@ fn filters_take_every_shape() {
         shapes.insert(format!("{} filters", asked.filters.len()));
         for filter in asked.filters {
             let present = [
-                ("ids", filter.ids.as_ref().map(BTreeSet::len)),
-                ("authors", filter.authors.as_ref().map(BTreeSet::len)),
-                ("kinds", filter.kinds.as_ref().map(BTreeSet::len)),
-                ("topics", filter.topics().map(BTreeSet::len)),
+                ("ids", filter.ids.as_ref().map(Values::len)),
+                ("authors", filter.authors.as_ref().map(Values::len)),
+                ("kinds", filter.kinds.as_ref().map(Values::len)),
+                ("topics", filter.topics().map(Values::len)),
                 ("since", filter.since.map(|_| 1)),
                 ("until", filter.until.map(|_| 1)),
                 ("limit", filter.limit.map(|limit| limit.min(1))),
@@ -81,7 +81,7 @@ fn filters_take_every_shape() {
             for (name, length) in present {
                 shapes.extend(length.map(|length| format!("{name} {}", length.min(1))));
             }
-            let letters = filter.tags.keys().map(|letter| letter.as_char());
+            let letters = filter.tags.iter().map(|(letter, _)| letter.as_char());
             shapes.extend(letters.map(|letter| format!("#{letter}")));
         }
     }

@@ -1,7 +1,6 @@
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kukuri_event::{Event, EventId, Filter, TagLetter, UnixSeconds};
+use kukuri_event::{Event, EventId, Filter, TagLetter, UnixSeconds, Values};
 
 use crate::message::{Cursor, QuestionId, req};
 use crate::{Item, OVERLAP_SECONDS, Reason, SEEN_IDS_MAX};
@@ -165,10 +164,10 @@ impl Sub {
 
     /// A filter that the relay takes if it takes ours, and that matches nothing.
     fn nothing(&self) -> Filter {
-        let topic = self.filters.iter().find_map(|filter| filter.topics()?.first());
-        let tags = topic.map(|topic| (TagLetter::TOPIC, BTreeSet::from([topic.clone()])));
+        let topic = self.filters.iter().find_map(|filter| filter.topics()?.iter().next());
+        let tags = topic.map(|topic| (TagLetter::TOPIC, Values::from([topic.clone()])));
         Filter {
-            ids: Some(BTreeSet::from([EventId::from_bytes([0; 32])])),
+            ids: Some(Values::from([EventId::from_bytes([0; 32])])),
             tags: tags.into_iter().collect(),
             limit: Some(1),
             ..Filter::default()

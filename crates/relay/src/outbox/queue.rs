@@ -58,9 +58,8 @@ impl Batch {
 }
 
 pub(super) struct Open {
-    pub sub: Arc<str>,
-    /// What each of its events begins with.
-    pub head: Box<str>,
+    /// Its name, as JSON.
+    pub sub: Box<str>,
     /// For a client that resumes: the life of the feed its cursors belong to, and the last one sent.
     pub resumes: Option<Cursor>,
 }
@@ -169,8 +168,9 @@ impl Queue {
             }
             Frame::Event { key, json, cursor } => {
                 if let Some(open) = self.open.get(&key) {
-                    let end = reply::event_end(cursor);
-                    write(OpCode::Data(Data::Text), &[&open.head, json.as_str(), &end], into);
+                    let end = reply::end(cursor);
+                    let parts = reply::event(&open.sub, json.as_str(), &end);
+                    write(OpCode::Data(Data::Text), &parts, into);
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kukuri_core::{Command, Cursor, Decision, Facts, FeedRow, ReadSet, Seq, TopicId, Usage};
-use kukuri_event::{EventId, TagLetter, UnixSeconds};
+use kukuri_event::{EventId, TagLetter, UnixSeconds, Values};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::{Entry, FeedError, Hits, Model, Place, Query, QueryError, Store, StoreError};
 
@@ -79,10 +79,15 @@ impl Sabotaged {
         for filter in &mut query.filters {
             match self.sabotage {
                 Sabotage::ForgetsTags => {
-                    filter.tags.retain(|letter, _| *letter == TagLetter::TOPIC)
+                    let topics = filter.topics().cloned();
+                    filter.tags = topics.map(|t| (TagLetter::TOPIC, t)).into_iter().collect();
                 }
                 Sabotage::ForgetsLongValues => {
-                    filter.tags.values_mut().for_each(|values| values.retain(|v| v.len() <= 255));
+                    let short = |values: &Values<String>| {
+                        values.iter().filter(|value| value.len() <= 255).cloned().collect()
+                    };
+                    let tags = filter.tags.iter().map(|(letter, values)| (letter, short(values)));
+                    filter.tags = tags.collect();
                 }
                 Sabotage::LimitOffByOne => filter.limit = filter.limit.map(|limit| limit + 1),
                 _ => {}

@@ -30,9 +30,9 @@ pub fn group(world: &World, dice: &mut Dice) -> Vec<Filter> {
 pub fn group_in_topics(world: &World, dice: &mut Dice) -> Vec<Filter> {
     let mut filters = group(world, dice);
     for filter in &mut filters {
-        let named = filter.tags.entry(TagLetter::TOPIC).or_default();
-        if named.is_empty() {
-            named.extend(world.topics.iter().map(ToString::to_string));
+        if filter.topics().is_none_or(|named| named.is_empty()) {
+            let topics = world.topics.iter().map(ToString::to_string).collect();
+            filter.tags.insert(TagLetter::TOPIC, topics);
         }
     }
     filters
