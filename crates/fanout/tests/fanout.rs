@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "fanout/agreement.rs"]
+mod agreement;
 #[path = "fanout/handoff.rs"]
 mod handoff;
 #[path = "fanout/index.rs"]

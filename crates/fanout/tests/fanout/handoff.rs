@@ -104,7 +104,7 @@ async fn publish(store: &dyn Store, acts: &Acts, dice: &mut Dice) -> Seq {
 }
 
 /// Waits until the fan-out has passed on all rows up to a seq.
-async fn reach(fanout: &Fanout, seq: Seq) {
+pub async fn reach(fanout: &Fanout, seq: Seq) {
     let reached = async {
         while fanout.stats().position < seq {
             tokio::task::yield_now().await;
