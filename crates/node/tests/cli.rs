@@ -19,6 +19,8 @@ mod import;
 mod node;
 #[path = "cli/outage.rs"]
 mod outage;
+#[path = "cli/own_client.rs"]
+mod own_client;
 #[path = "cli/running.rs"]
 mod running;
 #[path = "cli/settings.rs"]
@@ -94,6 +96,8 @@ stories! {
         nostr_sdk_authenticates
         nostr_tools_uses_the_node_as_any_relay
         what_one_node_takes_in_another_sends;
+    own_client:
+        our_client_goes_on_after_the_node_was_killed;
     settings:
         settings_come_in_layers
         wrong_settings_are_named
