@@ -61,7 +61,8 @@ impl Ears {
                 };
                 let now = Instant::now();
                 begun.extend_from_slice(&buffer[..bytes]);
-                let mut heard = |text: &str| wanted -= usize::from(hear(text, now));
+                let mut heard =
+                    |text: &str| wanted = wanted.saturating_sub(usize::from(hear(text, now)));
                 let whole = messages(begun, &mut heard)?;
                 begun.drain(..whole);
             }

@@ -30,6 +30,7 @@ impl Client {
     /// Connects to a relay on the current runtime. A relay that cannot be reached in the beginning
     /// is an error; later the client tries until it is closed.
     pub async fn connect(url: &str, config: ClientConfig) -> Result<Self, ConnectError> {
+        let config = config.bounded();
         let socket = socket::dial(url.to_owned(), config.connect_wait_max).await?;
         let (commands, orders) = mpsc::channel(COMMANDS_MAX);
         let (publish_wait_max, items_max) = (config.publish_wait_max, config.items_max.max(1));

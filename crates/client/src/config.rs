@@ -53,7 +53,20 @@ pub struct ClientConfig {
     pub signer: Option<Signer>,
 }
 
+/// Longer waits are no waits, and times far beyond cannot be told.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 impl ClientConfig {
+    /// With waits that can be added to any time.
+    pub(crate) fn bounded(self) -> Self {
+        Self {
+            connect_wait_max: self.connect_wait_max.min(WAIT_MAX),
+            publish_wait_max: self.publish_wait_max.min(WAIT_MAX),
+            ping_interval: self.ping_interval.min(WAIT_MAX),
+            ..self
+        }
+    }
+
     pub const STANDARD: Self = Self {
         connect_wait_max: Duration::from_secs(10),
         publish_wait_max: Duration::from_secs(30),

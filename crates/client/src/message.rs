@@ -34,6 +34,11 @@ pub(crate) enum RelayMessage<'a> {
 }
 
 impl<'a> RelayMessage<'a> {
+    /// Whether a relay that says it does what it is there for.
+    pub fn is_service(&self) -> bool {
+        matches!(self, Self::Event { .. } | Self::Eose { .. } | Self::Ok { .. })
+    }
+
     /// `None` for what is not known, or about nothing that was asked.
     pub fn parse(text: &'a str) -> Option<Self> {
         let parts: Vec<&'a RawValue> = serde_json::from_str(text).ok()?;

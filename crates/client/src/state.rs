@@ -206,10 +206,13 @@ impl State {
     }
 
     fn text(&mut self, text: &str, around: &Surroundings<'_>, out: &mut Vec<Output>) {
-        self.link.spoke(around.now);
+        self.link.heard(around.now);
         let Some(message) = RelayMessage::parse(text) else {
             return out.push(Output::Note("the relay said something unknown".to_owned()));
         };
+        if message.is_service() {
+            self.link.served();
+        }
         match message {
             RelayMessage::Event { question, event, cursor } => {
                 self.subs.event(question, event, cursor, around, out);

@@ -45,13 +45,18 @@ async fn healthz() -> &'static str {
 /// Whether clients can be sent here.
 async fn readyz(State(node): State<Arc<Node>>) -> Response {
     let (store, lane) = (store(&node).await, lane(&node));
-    let ready = store.is_ok() && lane.is_ok();
+    let relay = match node.relay.is_closing() {
+        true => Err("ending".to_owned()),
+        false => Ok(()),
+    };
+    let ready = store.is_ok() && lane.is_ok() && relay.is_ok();
     let word = |part: &Result<(), String>| match part {
         Ok(()) => Value::from("ok"),
         Err(why) => Value::from(why.as_str()),
     };
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = json!({ "ready": ready, "store": word(&store), "lane": word(&lane) });
+    let (store, lane, relay) = (word(&store), word(&lane), word(&relay));
+    let body = json!({ "ready": ready, "store": store, "lane": lane, "relay": relay });
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 

@@ -27,7 +27,10 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let (mut interrupts, reloads) = (Interrupts::listen()?, Reloads::listen()?);
     let (relay_listener, relay_address) = listen(config.relay.listen, "--listen").await?;
     let (admin_listener, admin_address) = listen(config.admin.listen, "--admin").await?;
-    let opened = open(common).await?;
+    let opened = tokio::select! {
+        opened = open(common) => opened?,
+        _ = interrupts.next() => return Ok(Exit::Interrupted),
+    };
     let (store, lane) = (Arc::clone(&opened.store), Arc::new(opened.lane()));
     let fanout =
         Fanout::start(Arc::clone(&store), Arc::clone(&opened.clock), FanoutConfig::STANDARD);
@@ -49,15 +52,20 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         _ = &mut administering => Err(anyhow::anyhow!("the admin listener ended; start the node again")),
         () = fanout.ended() => Err(anyhow::anyhow!("live delivery ended; start the node again")),
     };
+    let finish = async {
+        let _ = timeout(CLOSE_WAIT_MAX, relay.close()).await;
+        serving.abort();
+        lane.drain(DRAIN_WAIT_MAX - CLOSE_WAIT_MAX).await
+    };
     tokio::select! {
-        _ = timeout(CLOSE_WAIT_MAX, relay.close()) => {}
+        drained = finish => {
+            drained?;
+        }
         signal = interrupts.next() => {
             eprintln!("{signal} again: ending at once");
             return Ok(Exit::Interrupted);
         }
     }
-    serving.abort();
-    lane.drain(DRAIN_WAIT_MAX - CLOSE_WAIT_MAX).await?;
     administering.abort();
     ended.map(|()| Exit::Done)
 }

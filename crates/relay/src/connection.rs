@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, BoxFuture, abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use kukuri_core::{Act, Admitted, Outcome};
+use kukuri_core::{Act, Admitted};
 use kukuri_event::{EventId, Pubkey};
 use kukuri_fanout::{Detached, SubKey, Subscription};
 use kukuri_lane::Answer;
@@ -38,8 +38,11 @@ const MESSAGES_PER_TURN: usize = 8;
 const PINGS_UNANSWERED_MAX: u32 = 2;
 /// A clock that stands still must not keep a connection busy.
 const WAKE_WAIT_MIN: Duration = Duration::from_millis(100);
-/// Clocks are set forward: no time is missed by more than this.
+/// Clocks are set forward: no time is missed by more than this, or by more than the second one if it
+/// was more than an hour away.
 const WAKE_WAIT_MAX: Duration = Duration::from_secs(1);
+const WAKE_WAIT_FAR_MAX: Duration = Duration::from_secs(60);
+const FAR: Duration = Duration::from_secs(3600);
 /// How many queries of one connection run at once.
 const READS_MAX: usize = 4;
 
@@ -57,15 +60,17 @@ pub(crate) async fn run(opened: Opened, relay: Arc<Relay>, presence: Presence, c
         subs: HashMap::new(),
         answers: FuturesUnordered::new(),
         work: FuturesUnordered::new(),
+        done: Vec::new(),
         reads: Arc::new(Semaphore::new(READS_MAX)),
         relay: Arc::clone(&relay),
     };
     if let End::Told = connection.read(&mut stream).await {
         let _ = timeout(ANSWERS_WAIT_MAX, connection.answer_all()).await;
     }
+    connection.settle();
     drop(connection);
-    let hear_out = async { while let Some(Ok(_)) = stream.next().await {} };
-    let farewell = async { tokio::join!(&mut writer, timeout(FAREWELL_WAIT_MAX, hear_out)) };
+    let hear_out = timeout(FAREWELL_WAIT_MAX, stream.get_mut().hear_out());
+    let farewell = async { tokio::join!(&mut writer, hear_out) };
     if timeout(stall_wait_max, farewell).await.is_err() {
         writer.abort();
     }
@@ -94,6 +99,8 @@ struct Connection {
     answers: FuturesUnordered<InFlight>,
     /// Part of this task, since waking another one would cost as much as most questions do.
     work: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// What was done while an event waited for the lane.
+    done: Vec<Done>,
     reads: Arc<Semaphore>,
 }
 
@@ -123,6 +130,13 @@ impl Connection {
         let mut carried = relay.carried.clone();
         let (mut rule, mut awake) = (relay.rule.subscribe(), false);
         loop {
+            while let Some(done) = self.done.pop() {
+                if let Done::Subscription(key, Err(why)) = done
+                    && let Some(end) = self.ended(key, why)
+                {
+                    return end;
+                }
+            }
             // Proofs may be due now, or at some time from now on.
             if !std::mem::replace(&mut awake, true) {
                 let outputs = relay.around(self.sender, |around| self.session.wake(around));
@@ -132,7 +146,9 @@ impl Connection {
             }
             let wake_in = relay.around(self.sender, |around| {
                 let at = self.session.wake_at(around)?;
-                Some(around.now.until(at).clamp(WAKE_WAIT_MIN, WAKE_WAIT_MAX))
+                let left = around.now.until(at);
+                let max = if left > FAR { WAKE_WAIT_FAR_MAX } else { WAKE_WAIT_MAX };
+                Some(left.clamp(WAKE_WAIT_MIN, max))
             });
             let in_flight = self.answers.len();
             let ready = in_flight < events_max && outbox.has_room();
@@ -149,13 +165,7 @@ impl Connection {
                 }
                 () = outbox.room(), if !ready && in_flight < events_max => {}
                 Some(answer) = self.answers.next(), if in_flight > 0 => self.answered(answer),
-                Some(done) = self.work.next(), if !self.work.is_empty() => {
-                    if let Done::Subscription(key, Err(why)) = done
-                        && let Some(end) = self.ended(key, why)
-                    {
-                        return end;
-                    }
-                }
+                Some(done) = self.work.next(), if !self.work.is_empty() => self.done.push(done),
                 (key, why) = outbox.behind() => self.behind(key, why),
                 changed = carried.changed() => {
                     if changed.is_err() {
@@ -188,7 +198,11 @@ impl Connection {
 
     async fn message(&mut self, message: Option<tungstenite::Result<Message>>) -> Option<End> {
         let text = match message {
-            None | Some(Ok(Message::Close(_))) => return Some(End::Gone),
+            None => return Some(End::Gone),
+            Some(Ok(Message::Close(farewell))) => {
+                self.outbox.end(farewell.map(|farewell| farewell.code.into()));
+                return Some(End::Gone);
+            }
             Some(Err(_)) => {
                 // Too large, or no WebSocket frame; if the socket broke, nobody will hear it.
                 self.outbox.reply(reply::notice("invalid: a message that cannot be received"));
@@ -229,23 +243,44 @@ impl Connection {
         None
     }
 
-    /// Waits for room in the lane; nothing is read meanwhile.
+    /// Waits for room in the lane; nothing is read meanwhile, but questions go on: one that holds a
+    /// part of the store must not wait for those who write.
     async fn publish(&mut self, admitted: Admitted) {
         let (id, author) = (admitted.event().id(), admitted.event().pubkey());
         add_one(&self.relay.counters.events_submitted);
         self.relay.fanout.remember(admitted.body());
-        match self.relay.lane.submit(Act::Publish(admitted)).await {
+        let submit = self.relay.lane.submit(Act::Publish(admitted));
+        tokio::pin!(submit);
+        let submitted = loop {
+            tokio::select! {
+                biased;
+                submitted = &mut submit => break submitted,
+                Some(done) = self.work.next(), if !self.work.is_empty() => self.done.push(done),
+            }
+        };
+        match submitted {
             Ok(ticket) => self.answers.push(async move { (id, author, ticket.await) }.boxed()),
             Err(error) => self.answered((id, author, Err(error))),
         }
     }
 
     fn answered(&self, (id, author, answer): (EventId, Pubkey, Answer)) {
-        // Accepted, or passed on: what came to nothing costs its author nothing.
-        if !matches!(answer, Ok(Outcome::Accepted | Outcome::Ephemeral)) {
-            self.relay.give_back(&author);
-        }
+        self.relay.settle(&author, &answer);
         self.outbox.reply(Session::answered(id, &answer));
+    }
+
+    /// Leaves nobody charged for what was not taken because its sender left before the answer: anyone
+    /// could use up the rate of someone else's key.
+    fn settle(&mut self) {
+        let mut answers = std::mem::take(&mut self.answers);
+        if !answers.is_empty() {
+            let relay = Arc::clone(&self.relay);
+            self.relay.tasks.spawn(async move {
+                while let Some((_, author, answer)) = answers.next().await {
+                    relay.settle(&author, &answer);
+                }
+            });
+        }
     }
 
     async fn answer_all(&mut self) {
@@ -357,7 +392,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // What is queued is still sent; nothing is attached from here on.
-        self.outbox.end();
+        self.outbox.end(None);
         for running in self.subs.values() {
             running.task.abort();
             self.relay.fanout.detach(running.subscription.key);

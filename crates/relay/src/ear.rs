@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::body::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -39,6 +39,14 @@ pub(crate) struct Half {
     socket: OwnedReadHalf,
     first: Bytes,
     outbox: Arc<Outbox>,
+}
+
+impl Half {
+    /// Reads to the end and throws it away, whatever it is: after an error the library reads no more.
+    pub async fn hear_out(&mut self) {
+        let mut bytes = [0; READ_BUFFER_BYTES];
+        while self.socket.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+    }
 }
 
 impl AsyncRead for Half {

@@ -127,10 +127,11 @@ impl Outbox {
         self.write(queue);
     }
 
-    /// Takes nothing more, and says goodbye once what waits has been sent.
-    pub fn end(&self) {
+    /// Takes nothing more, and says goodbye once what waits has been sent: with the code that the
+    /// client said it with, if it did.
+    pub fn end(&self, code: Option<u16>) {
         let mut queue = self.lock();
-        queue.push(Frame::Close);
+        queue.push(Frame::Close(code));
         queue.ending = true;
         self.drained.notify_waiters();
         self.write(queue);

@@ -67,11 +67,13 @@ impl AuthRule {
 
     pub fn deadline(&self, connected_at: UnixMillis) -> Option<Deadline> {
         let from = self.enforced_from()?;
+        // Nobody can keep to a rule before it is one, even if it says that it holds since long ago.
+        let known = from.max(self.since);
         if connected_at < from && self.policy.enforce_at.is_some() {
-            let at = from.saturating_add(self.policy.grace);
+            let at = known.saturating_add(self.policy.grace);
             return Some(Deadline { at, notice: "auth-required: deadline reached" });
         }
-        let at = connected_at.max(from).saturating_add(self.policy.timeout);
+        let at = connected_at.max(known).saturating_add(self.policy.timeout);
         Some(Deadline { at, notice: "auth-required: timeout" })
     }
 }
@@ -98,6 +100,17 @@ mod tests {
         assert_eq!(deadline(499_999), Some((1_400_000, "auth-required: deadline reached")));
         assert_eq!(deadline(500_000), Some((510_000, "auth-required: timeout")));
         assert!(!rule.enforced(UnixMillis(499_999)) && rule.enforced(UnixMillis(500_000)));
+    }
+
+    #[test]
+    fn a_time_in_the_past_takes_nobody_by_surprise() {
+        let policy = AuthPolicy { enforce_at: Some(UnixSeconds(50)), ..AuthPolicy::REQUIRED };
+        let rule = AuthRule { policy, ..RULE };
+        let deadline = |at| rule.deadline(UnixMillis(at)).map(|d| (d.at.0, d.notice));
+        assert_eq!(deadline(5_000), Some((1_000_000, "auth-required: deadline reached")));
+        assert_eq!(deadline(60_000), Some((110_000, "auth-required: timeout")));
+        assert_eq!(deadline(200_000), Some((210_000, "auth-required: timeout")));
+        assert!(rule.enforced(UnixMillis(60_000)));
     }
 
     #[test]

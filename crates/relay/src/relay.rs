@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kukuri_core::UnixMillis;
 use kukuri_core::admission::{Rate, Topicless};
+use kukuri_core::{Outcome, UnixMillis};
 use kukuri_event::Pubkey;
 use kukuri_fanout::Fanout;
-use kukuri_lane::Lane;
+use kukuri_lane::{Answer, Lane};
 use kukuri_store::{Clock, Store, StoreError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -164,9 +164,17 @@ impl Relay {
         *self.rule.borrow()
     }
 
-    /// An event was not accepted after all.
-    pub(crate) fn give_back(&self, author: &Pubkey) {
-        lock(&self.rates.events_of).give_back(author);
+    /// What an author was charged for an event, now that it has its answer: accepted or passed on, it
+    /// stands, and what came to nothing costs nothing.
+    pub(crate) fn settle(&self, author: &Pubkey, answer: &Answer) {
+        if !matches!(answer, Ok(Outcome::Accepted | Outcome::Ephemeral)) {
+            lock(&self.rates.events_of).give_back(author);
+        }
+    }
+
+    /// Whether it takes no more connections.
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
     }
 
     /// Calls `work` with what messages of a sender are judged by now.

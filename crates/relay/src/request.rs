@@ -75,17 +75,20 @@ impl Request {
 
     /// Sends what is stored, and says as of when.
     async fn stored(&self) -> Result<Cursor, Ended> {
-        let permit = self.reads.acquire().await;
+        // Held until everything is queued, and nothing is read while there is no room for it: a client
+        // that reads nothing makes us keep a few pages at most.
+        let _permit = self.reads.acquire().await;
+        self.outbox.room().await;
         let epoch = self.relay.fanout.epoch();
         let query = query(&self.relay, self.subscription.filters.to_vec(), PAGE_EVENTS);
         let found = self.relay.store.query(query).await.map_err(|error| refusal(&error))?;
         let rest: Vec<Seq> = found.hits.iter().skip(found.bodies.len()).map(|h| h.event).collect();
-        drop(permit);
         let (mut bodies, mut pages) = (found.bodies, rest.chunks(PAGE_EVENTS));
         loop {
             let page = pages.next();
             self.send(bodies, page.is_none().then_some(found.head)).await;
             let Some(page) = page else { break };
+            self.outbox.room().await;
             let read = self.relay.store.bodies(page.to_vec()).await;
             // What was deleted meanwhile is not sent.
             bodies = read.map_err(|error| broken(&error.into()))?.into_iter().flatten().collect();
@@ -104,6 +107,10 @@ impl Request {
     async fn start(&self, resume: Resume) -> Result<Cursor, Ended> {
         let bounds = self.relay.store.bounds().await.map_err(|error| broken(&error.into()))?;
         match resume {
+            // Who only wants to know where the feed is need not wait until all of it was read.
+            Resume::Floor if self.subscription.filters.iter().all(Filter::matches_nothing) => {
+                Ok(Cursor { seq: bounds.head, ..bounds.start() })
+            }
             Resume::Floor => Ok(bounds.start()),
             // A cursor beyond the head would be taken for one that is ahead of the fan-out.
             Resume::After(cursor) => {
@@ -119,7 +126,9 @@ impl Request {
         let mailbox: Arc<dyn Mailbox> = Arc::clone(&self.outbox) as Arc<dyn Mailbox>;
         let mut cursor = after;
         loop {
+            let permit = self.reads.acquire().await;
             let attached = self.relay.fanout.attach(&self.subscription, &mailbox, cursor).await;
+            drop(permit);
             match attached.map_err(|error| broken(&error))? {
                 Attached::Live(seq) => return Ok(Some(seq)),
                 Attached::Closed => return Ok(None),
@@ -139,12 +148,14 @@ impl Request {
 
     /// Waits for room. A socket that takes nothing for too long is given up, which ends this too.
     async fn room(&self, cursor: Cursor, patience: Patience) -> Result<(), Ended> {
-        while timeout(LAG_LOOK_INTERVAL, self.outbox.room()).await.is_err() {
+        loop {
             if patience == Patience::Lag {
                 self.check_lag(cursor)?;
             }
+            if timeout(LAG_LOOK_INTERVAL, self.outbox.room()).await.is_ok() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn check_lag(&self, cursor: Cursor) -> Result<(), Ended> {

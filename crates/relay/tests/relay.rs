@@ -12,6 +12,8 @@ mod crowd;
 mod events;
 #[path = "relay/found.rs"]
 mod found;
+#[path = "relay/frames.rs"]
+mod frames;
 #[path = "relay/handoff.rs"]
 mod handoff;
 #[path = "relay/limits.rs"]

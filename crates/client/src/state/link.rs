@@ -48,9 +48,9 @@ impl Link {
         }
     }
 
-    /// A relay that takes connections and says nothing is not back yet; one that speaks is.
-    pub fn spoke(&mut self, now: Moment) {
-        self.heard(now);
+    /// A relay that takes connections, and says at most that it is busy, is not back yet; one that
+    /// answers is.
+    pub fn served(&mut self) {
         self.attempts = 0;
     }
 

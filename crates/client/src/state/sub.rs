@@ -169,6 +169,9 @@ impl Sub {
         Filter {
             ids: Some(Values::from([EventId::from_bytes([0; 32])])),
             tags: tags.into_iter().collect(),
+            // No moment at all: such a relay as ours need not look for it.
+            since: Some(UnixSeconds(1)),
+            until: Some(UnixSeconds(0)),
             limit: Some(1),
             ..Filter::default()
         }

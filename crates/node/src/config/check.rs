@@ -1,5 +1,7 @@
 //! What the types of settings do not say.
 
+use std::time::Duration;
+
 use kukuri_core::NetworkId;
 use kukuri_event::Pubkey;
 use kukuri_relay::Network;
@@ -8,6 +10,9 @@ use super::layers::ConfigError;
 use super::settings::known;
 use super::{AuthChoice, Config};
 use crate::cli::relay_url;
+
+/// Longer waits are no waits, and times far beyond cannot be told.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     let Config { relay, limits, .. } = config;
@@ -71,6 +76,13 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             usize::try_from(config.auth.timeout_seconds).unwrap_or(usize::MAX),
         ),
     ];
+    for (key, wait) in [
+        ("limits.handshake_seconds_max", limits.handshake_wait_max),
+        ("limits.ping_interval_seconds", limits.ping_interval),
+        ("limits.stall_seconds_max", limits.stall_wait_max),
+    ] {
+        that(key, wait <= WAIT_MAX, || format!("at most {} are possible", WAIT_MAX.as_secs()))?;
+    }
     for (key, value) in at_least_one {
         that(key, value >= 1, || "at least 1 is needed".to_owned())?;
     }

@@ -10,8 +10,16 @@ use super::check::check;
 use super::settings::{Setting, known};
 
 /// Variables that begin alike and are no settings: the file's name, and what tests and benches use.
-const NOT_SETTINGS: [&str; 5] =
-    ["KUKURI_CONFIG", "KUKURI_TEST_UNSAFE", "KUKURI_TORTURE", "KUKURI_SABOTAGE", "KUKURI_BENCH_"];
+const NOT_SETTINGS: [&str; 7] = [
+    "KUKURI_CONFIG",
+    "KUKURI_TEST_UNSAFE",
+    "KUKURI_TORTURE",
+    "KUKURI_SABOTAGE",
+    "KUKURI_BENCH_",
+    // Kubernetes tells every container about a service named `kukuri`.
+    "KUKURI_SERVICE_",
+    "KUKURI_PORT",
+];
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]

@@ -67,7 +67,7 @@ pub(super) struct Open {
 pub(super) enum Frame {
     Text(String),
     Ping,
-    Close,
+    Close(Option<u16>),
     /// What the library answers to a ping: a frame already.
     Whole(Vec<u8>),
     OfSub(SubKey, String),
@@ -97,7 +97,7 @@ impl Frame {
         FRAME_BYTES
             + match self {
                 Self::Text(text) | Self::OfSub(_, text) => text.len(),
-                Self::Ping | Self::Close => 0,
+                Self::Ping | Self::Close(_) => 0,
                 Self::Whole(frame) => frame.len(),
                 Self::Event { json, .. } => json.as_str().len(),
             }
@@ -157,30 +157,37 @@ impl Queue {
     /// Writes a frame, unless its subscription is closed.
     fn write(&self, frame: Frame, into: &mut Vec<u8>) {
         match frame {
-            Frame::Text(text) => write(OpCode::Data(Data::Text), &[&text], into),
+            Frame::Text(text) => write_text(&[&text], into),
             Frame::Ping => write(OpCode::Control(Control::Ping), &[], into),
-            Frame::Close => write(OpCode::Control(Control::Close), &[], into),
+            Frame::Close(code) => {
+                let code = code.map(u16::to_be_bytes);
+                let code = code.as_ref().map_or(&[][..], |code| &code[..]);
+                write(OpCode::Control(Control::Close), &[code], into);
+            }
             Frame::Whole(frame) => into.extend(frame),
             Frame::OfSub(key, text) => {
                 if self.open.contains_key(&key) {
-                    write(OpCode::Data(Data::Text), &[&text], into);
+                    write_text(&[&text], into);
                 }
             }
             Frame::Event { key, json, cursor } => {
                 if let Some(open) = self.open.get(&key) {
                     let end = reply::end(cursor);
-                    let parts = reply::event(&open.sub, json.as_str(), &end);
-                    write(OpCode::Data(Data::Text), &parts, into);
+                    write_text(&reply::event(&open.sub, json.as_str(), &end), into);
                 }
             }
         }
     }
 }
 
+fn write_text<const N: usize>(parts: &[&str; N], into: &mut Vec<u8>) {
+    write(OpCode::Data(Data::Text), &parts.map(str::as_bytes), into);
+}
+
 /// One frame, as servers send it: in one piece and without a mask.
-fn write(opcode: OpCode, parts: &[&str], into: &mut Vec<u8>) {
+fn write(opcode: OpCode, parts: &[&[u8]], into: &mut Vec<u8>) {
     let header = FrameHeader { opcode, ..FrameHeader::default() };
     let bytes = parts.iter().map(|part| part.len() as u64).sum();
     header.format(bytes, into).expect("memory takes all that is written to it");
-    parts.iter().for_each(|part| into.extend_from_slice(part.as_bytes()));
+    parts.iter().for_each(|part| into.extend_from_slice(part));
 }

@@ -59,7 +59,7 @@ async fn frames_of_many_writers_come_whole_and_in_order() {
     }
     let ending = tokio::spawn(async move {
         writers.join_all().await;
-        outbox.end();
+        outbox.end(None);
     });
     let mut next = HashMap::new();
     while let Some(text) = text(&mut client).await {

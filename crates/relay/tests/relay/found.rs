@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::SinkExt;
+use futures_util::{SinkExt, StreamExt};
 use kukuri_core::admission::Topicless;
 use kukuri_core::{Command, Decision};
 use kukuri_relay::{Allowance, OpenGate, RelayConfig, RelayLimits};
@@ -11,8 +11,10 @@ use kukuri_store::{Hits, Model, Query, QueryError, Store, StoreError};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use crate::rig::{Rig, draft, limited, note, signed, topic, until};
+use crate::rig::{Client, Rig, draft, limited, note, signed, topic, until};
 
 /// A store that commits and answers when it may.
 struct Held {
@@ -150,4 +152,79 @@ async fn so_many_are_counted_at_once_and_no_more() {
     until("all are read", || rig.relay.stats().messages == 3).await;
     store.queries.add_permits(100);
     assert_eq!(client.closed("3").await, "error: too many at once");
+}
+
+/// Who sends events of others and leaves before the answer uses up nobody's rate.
+#[tokio::test]
+async fn who_leaves_early_costs_nobody_anything() {
+    let store = Held::new(1000);
+    store.commits.add_permits(1);
+    let twice = Allowance { per_minute: 1, burst: 2 };
+    let config = limited(|l| RelayLimits { events_per_pubkey: twice, ..l });
+    let rig = Rig::over(store.clone(), config, OpenGate).await;
+    let (known, new) = (signed(&note("known")), signed(&note("new")));
+    let mut author = rig.client().await;
+    author.publish_ok(&known).await;
+    // A stranger says it again, while the store is busy, and is gone.
+    let mut stranger = rig.client().await;
+    stranger.send(json!(["EVENT", known])).await;
+    until("it waits for the store", || rig.relay.stats().events_submitted == 2).await;
+    stranger.socket.close(None).await.unwrap();
+    until("the stranger is gone", || rig.relay.stats().connections == 1).await;
+    store.commits.add_permits(10);
+    // Nothing new was accepted, so there is one left.
+    until_ok(&mut author, &new).await;
+}
+
+/// The charge is given back when the store has answered, which takes its time.
+async fn until_ok(client: &mut Client, event: &serde_json::Value) {
+    loop {
+        match client.publish(event).await {
+            (true, _) => return,
+            (false, why) => assert!(why.starts_with("rate-limited:"), "{why}"),
+        }
+    }
+}
+
+/// Who asks for nothing is told where the feed is, without reading all of it.
+#[tokio::test]
+async fn a_question_for_nothing_begins_at_the_head() {
+    let rig = Rig::start().await;
+    let mut client = rig.client().await;
+    let nothing = json!({"#t": [topic(1)], "since": 1, "until": 0, "after": ""});
+    let mut cursors = Vec::new();
+    for content in ["one", "two"] {
+        client.send(json!(["REQ", "where", nothing])).await;
+        let eose = client.expect().await;
+        assert_eq!(eose[0], "EOSE");
+        cursors.push(eose[2]["cursor"].as_str().unwrap().to_owned());
+        client.publish_ok(&signed(&note(content))).await;
+    }
+    assert_ne!(cursors[0], cursors[1]);
+    let missed = json!({"#t": [topic(1)], "after": cursors[1]});
+    assert_eq!(client.request("after", missed).await.len(), 1);
+}
+
+/// Whoever sends a message that is far too long is told so, although most of it is never read.
+#[tokio::test]
+async fn a_message_far_too_long_is_answered() {
+    let rig = Rig::start().await;
+    let mut client = rig.client().await;
+    let long = "x".repeat(4 * 1024 * 1024);
+    // The relay may be gone before all of it is sent.
+    let _ = client.socket.send(Message::text(long)).await;
+    let answer = client.expect().await;
+    assert_eq!(answer, json!(["NOTICE", "invalid: a message that cannot be received"]));
+}
+
+/// A farewell is answered with the same code.
+#[tokio::test]
+async fn a_farewell_is_returned() {
+    let rig = Rig::start().await;
+    let mut client = rig.client().await;
+    let farewell = CloseFrame { code: CloseCode::Away, reason: "moving on".into() };
+    client.socket.send(Message::Close(Some(farewell))).await.unwrap();
+    let answer = client.socket.next().await.unwrap().unwrap();
+    let Message::Close(Some(answer)) = answer else { panic!("{answer}") };
+    assert_eq!(answer.code, CloseCode::Away);
 }

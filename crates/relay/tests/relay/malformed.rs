@@ -4,7 +4,7 @@ use kukuri_testkit::generate::{Dice, Seed};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::rig::{Rig, note, signed, topic};
+use crate::rig::{Client, Rig, note, signed, topic};
 use futures_util::SinkExt;
 
 #[tokio::test]
@@ -85,25 +85,65 @@ async fn every_message_of_a_grammar_gets_its_answer() {
     for nth in 0..3_000 {
         let (text, original) = mutated(&mut dice, nth);
         let expected = expected(&text, &original);
-        client.send_text(text.clone()).await;
-        if expected != Expected::Silence {
-            let mut answer = client.expect().await;
-            // A question that is still good may find something.
-            while let Expected::Answer("EOSE", sub) = &expected
-                && (&answer[0], &answer[1]) == (&json!("EVENT"), sub)
-            {
-                answer = client.expect().await;
-            }
-            check(&answer, &expected)
-                .unwrap_or_else(|| panic!("{text}: {answer}, not {expected:?}"));
-        }
-        client.nothing_more().await;
-        if let Expected::Answer("EOSE", sub) = &expected {
-            client.send(json!(["CLOSE", sub])).await;
-        }
+        exchange(&mut client, text, &expected).await;
         refused += u32::from(!matches!(expected, Expected::Answer(..) | Expected::Ok(_, true)));
     }
     assert!((1_000..2_500).contains(&refused), "{refused} of the messages were malformed");
+}
+
+/// Nothing of what nobody keeps stays in memory, over many messages and many connections.
+#[tokio::test]
+async fn memory_stays_flat_under_malformed_messages() {
+    const MESSAGES_PER_CONNECTION: u32 = 250;
+    const CONNECTIONS: u32 = 100;
+    const CONNECTIONS_FIRST: u32 = 20;
+    const GROWTH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+    let seed = Seed::of_run("-p kukuri-relay memory_stays_flat_under_malformed_messages");
+    let rig = Rig::start().await;
+    let (mut dice, mut before) = (seed.dice(), 0);
+    for connection in 0..CONNECTIONS {
+        if connection == CONNECTIONS_FIRST {
+            before = memory_bytes();
+        }
+        let mut client = rig.client().await;
+        for nth in 0..MESSAGES_PER_CONNECTION {
+            let (text, original) = mutated(&mut dice, connection * MESSAGES_PER_CONNECTION + nth);
+            let expected = expected(&text, &original);
+            // What is taken is kept.
+            if !matches!(expected, Expected::Ok(_, true)) {
+                exchange(&mut client, text, &expected).await;
+            }
+        }
+    }
+    let growth = memory_bytes().saturating_sub(before);
+    println!("{growth} bytes more after {CONNECTIONS} connections than after {CONNECTIONS_FIRST}");
+    assert!(growth <= GROWTH_BYTES_MAX, "{growth} bytes more");
+}
+
+/// Of this process, relay and client together.
+fn memory_bytes() -> u64 {
+    const PAGE_BYTES: u64 = 4096;
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * PAGE_BYTES
+}
+
+/// Sends a message, and takes the one answer that is due to it.
+async fn exchange(client: &mut Client, text: String, expected: &Expected) {
+    client.send_text(text.clone()).await;
+    if *expected != Expected::Silence {
+        let mut answer = client.expect().await;
+        // A question that is still good may find something.
+        while let Expected::Answer("EOSE", sub) = expected
+            && (&answer[0], &answer[1]) == (&json!("EVENT"), sub)
+        {
+            answer = client.expect().await;
+        }
+        check(&answer, expected).unwrap_or_else(|| panic!("{text}: {answer}, not {expected:?}"));
+    }
+    client.nothing_more().await;
+    if let Expected::Answer("EOSE", sub) = expected {
+        client.send(json!(["CLOSE", sub])).await;
+    }
 }
 
 fn expected(text: &str, original: &Value) -> Expected {

@@ -13,7 +13,8 @@ fn zero() -> String {
 }
 
 fn probe(question: u64, after: &str) -> Output {
-    send(&format!(r#"["REQ","{question}",{{"ids":["{}"],"limit":1,"after":"{after}"}}]"#, zero()))
+    let nothing = format!(r#""ids":["{}"],"limit":1,"since":1,"until":0"#, zero());
+    send(&format!(r#"["REQ","{question}",{{{nothing},"after":"{after}"}}]"#))
 }
 
 fn said(question: u64, number: u8, cursor: Option<&str>) -> String {
