@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench torture setup
+.PHONY: help run test lint bench torture fuzz setup
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ bench: setup ## Measure stores, then the node over WebSocket next to another rel
 
 torture: setup ## Kill, cut and fill for longer than `make test` does
 	KUKURI_TORTURE=long cargo nextest run --workspace --profile torture -E 'binary(/^torture/)'
+
+fuzz: ## Feed parsers with what libFuzzer thinks of; SECONDS=600 for longer
+	scripts/fuzz $(or $(SECONDS),60)
 
 setup: ## Install what tests need and the machine lacks
 	@scripts/setup

@@ -80,6 +80,7 @@ pub async fn run(args: SuiteArgs) -> anyhow::Result<()> {
         let running = node(&args.node, "postgres", directory.path(), Some(&postgres))?;
         ours(&running, &units, &args, Limits { ingest: 3.2, query: 25.0 }).await?;
         let beside = node(&args.node, "postgres", directory.path(), Some(&postgres))?;
+        running.target.quiet().await;
         let crowd = Crowd { subscribers: 100, stalled: 0, events: 100, per_second: 20 };
         let across = fanout(&running.target, &beside.target.url, crowd, 8_000_000).await?;
         across.print()?;
@@ -143,6 +144,7 @@ async fn ours(
         report.number("ok_p50_us") / units.sync_micros()?,
         None,
     );
+    target.quiet().await;
     let measured = query(target, 4, 2_000);
     let (_, verifies) = units.verifies("cpu_us_per_request", measured).await?;
     figure(name, "REQ of 100, CPU in verifications", verifies, Some(limits.query));
@@ -162,12 +164,14 @@ async fn ours(
 /// Live delivery at a rate, beside readers that stopped, and as fast as it goes.
 async fn live(target: &Target, units: &Units) -> anyhow::Result<()> {
     let crowd = Crowd { subscribers: 500, stalled: 0, events: 200, per_second: 20 };
+    target.quiet().await;
     let sync_micros = units.sync_micros()?;
     let report = fanout(target, &target.url, crowd, 2_000_000).await?;
     report.print()?;
     let over_sync = |name| (report.number(name) - sync_micros) / 1e3;
     figure(&target.name, "live p50 over a sync, ms", over_sync("live_p50_us"), Some(4.0));
     figure(&target.name, "live p99 over a sync, ms", over_sync("live_p99_us"), Some(15.0));
+    target.quiet().await;
     let slow = fanout(target, &target.url, Crowd { stalled: 100, ..crowd }, 3_000_000).await?;
     slow.print()?;
     let ratio = slow.number("live_p50_us") / report.number("live_p50_us");

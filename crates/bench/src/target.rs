@@ -1,9 +1,14 @@
 //! The relay that is measured.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kukuri_testkit::cpu::time_of_family;
+use tokio::time::sleep;
+
+/// Stores tidy up every ten seconds.
+const QUIET_WAIT_MAX: Duration = Duration::from_secs(15);
+const QUIET_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 pub struct Target {
     pub name: String,
@@ -16,6 +21,20 @@ impl Target {
     /// What its processes have used so far.
     pub fn cpu(&self) -> Duration {
         self.pids.iter().map(|pid| time_of_family(*pid)).sum()
+    }
+
+    /// Waits until it has nothing left to do of what came before, for as long as that may take.
+    pub async fn quiet(&self) {
+        let start = Instant::now();
+        let mut before = self.cpu();
+        while start.elapsed() < QUIET_WAIT_MAX {
+            sleep(QUIET_LOOK_INTERVAL).await;
+            let now = self.cpu();
+            if now.saturating_sub(before) < QUIET_LOOK_INTERVAL / 20 {
+                return;
+            }
+            before = now;
+        }
     }
 
     /// What its processes hold, in bytes.

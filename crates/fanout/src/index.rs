@@ -32,10 +32,12 @@ pub struct Index {
     hasher: RandomState,
 }
 
-/// Who stands at a place. Most places have one.
+/// Who stands at a place. Most places have one; those that have more are read far more often than
+/// they change, and who comes mostly has the highest key.
 enum Group {
     One(SubKey),
-    Many(BTreeSet<SubKey>),
+    /// In order.
+    Many(Vec<SubKey>),
 }
 
 impl Index {
@@ -122,9 +124,12 @@ impl Index {
 impl Group {
     fn add(&mut self, key: SubKey) {
         match self {
-            Self::One(one) => *self = Self::Many(BTreeSet::from([*one, key])),
+            Self::One(one) if *one == key => {}
+            Self::One(one) => *self = Self::Many(vec![key.min(*one), key.max(*one)]),
             Self::Many(keys) => {
-                keys.insert(key);
+                if let Err(place) = keys.binary_search(&key) {
+                    keys.insert(place, key);
+                }
             }
         }
     }
@@ -134,7 +139,9 @@ impl Group {
         match self {
             Self::One(one) => *one == key,
             Self::Many(keys) => {
-                keys.remove(&key);
+                if let Ok(place) = keys.binary_search(&key) {
+                    keys.remove(place);
+                }
                 keys.is_empty()
             }
         }

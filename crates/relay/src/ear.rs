@@ -44,7 +44,8 @@ pub(crate) struct Half {
 impl Half {
     /// Reads to the end and throws it away, whatever it is: after an error the library reads no more.
     pub async fn hear_out(&mut self) {
-        let mut bytes = [0; READ_BUFFER_BYTES];
+        // Not before it is needed: it would be a part of every connection's task.
+        let mut bytes = vec![0; READ_BUFFER_BYTES];
         while self.socket.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
     }
 }

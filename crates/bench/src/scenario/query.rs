@@ -50,9 +50,10 @@ async fn ask(
     let (mut times, mut events) = (Vec::with_capacity(requests), 0);
     for _ in 0..requests {
         let start = Instant::now();
-        // A question under the same name takes the place of the one before.
         events += socket.request("q", &filter).await?;
         times.push(start.elapsed());
+        // It leaves with the next question, and some relays have no answer without it.
+        socket.feed("[\"CLOSE\",\"q\"]".to_owned()).await?;
     }
     Ok((times, events))
 }

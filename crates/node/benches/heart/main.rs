@@ -4,12 +4,13 @@
 //!
 //! `make bench` runs all of it. `KUKURI_BENCH_EVENTS` sets the load (300 000), `KUKURI_BENCH_GROWN` how
 //! far the store grows at the end (1 000 000), `KUKURI_BENCH_ONLY` names one back end, and
-//! `KUKURI_BENCH_PARTS` some of `commit`, `query`, `lane`, `import` and `growth`.
+//! `KUKURI_BENCH_PARTS` some of `match`, `commit`, `query`, `lane`, `import` and `growth`.
 
 mod backend;
 mod commit;
 mod import;
 mod load;
+mod matching;
 mod meter;
 mod query;
 
@@ -52,6 +53,9 @@ async fn run() -> anyhow::Result<()> {
     println!("one verification: {:.1} µs of CPU", Verify::now(&lines)?.micros());
     let bytes: usize = lines.iter().map(String::len).sum();
     println!("load: {events} events, {:.0} B of JSON each", bytes as f64 / events as f64);
+    if wanted("match") {
+        matching::measure(&lines)?;
+    }
     for kind in [Kind::Sqlite, Kind::Postgres] {
         if only.as_deref().is_some_and(|name| name != kind.name()) {
             continue;
