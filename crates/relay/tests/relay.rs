@@ -16,6 +16,8 @@ mod found;
 mod frames;
 #[path = "relay/handoff.rs"]
 mod handoff;
+#[path = "relay/held.rs"]
+mod held;
 #[path = "relay/limits.rs"]
 mod limits;
 #[path = "relay/limits_addresses.rs"]

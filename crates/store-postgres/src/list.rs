@@ -31,13 +31,10 @@ const BODIES: &str = concat!(
 
 const TOPICS: &str = concat!("SELECT ", topics_and_usage!(), " ORDER BY s.topic_id");
 
-const LINKED: &str = "SELECT event_id FROM (
-        (SELECT link_seq, event_id FROM event_topics WHERE topic_no = $1
-            ORDER BY link_seq LIMIT $2)
-        UNION ALL
-        (SELECT link_seq, event_id FROM hidden_links WHERE topic_no = $1
-            ORDER BY link_seq LIMIT $2)
-    ) AS links ORDER BY link_seq LIMIT $2";
+const LINKED: &str = "SELECT event_id FROM event_topics WHERE topic_no = $1
+    UNION ALL
+    SELECT event_id FROM hidden_links WHERE topic_no = $1
+    LIMIT $2";
 
 const EXPIRED: &str = "SELECT event_id FROM expirations
     WHERE expires_at <= $1 ORDER BY expires_at, seq LIMIT $2";

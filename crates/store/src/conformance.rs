@@ -121,7 +121,7 @@ cases! {
         hidden_events_leave_without_a_row
         leaving_and_coming_back_in_one_batch
         what_is_not_there_cannot_leave
-        linked_lists_the_oldest_link_first
+        linked_lists_every_link_once
     }
     rows {
         seqs_are_gapless_across_batches

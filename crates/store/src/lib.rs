@@ -51,7 +51,8 @@ pub trait Store: Send + Sync + 'static {
     /// All node-level subscriptions, by id.
     async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError>;
 
-    /// Events linked to a topic, hidden ones included, at most `events_max`, oldest link first.
+    /// Events linked to a topic, hidden ones included, each once and at most `events_max`, in the order
+    /// that is cheapest for the store.
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError>;
 
     /// Effective events whose time has come, at most `events_max`, longest overdue first.

@@ -6,6 +6,8 @@ use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::postgres::{Cluster, Durability};
 use kukuri_testkit::process::Process;
 
+use sqlx::{Connection, Executor, PgConnection, Row};
+
 use crate::site::{LIMIT, Site, ids, notes};
 
 fn says(process: &Process, words: &str) {
@@ -92,4 +94,39 @@ fn an_import_without_patience_says_how_far_it_came() {
         "at line 257: error: storage unavailable",
     ];
     Cut::new(&[]).ends(1, &words);
+}
+
+/// Somebody else's lock keeps the server busy for ever: who interrupts once is told so, and who does it
+/// twice has left.
+#[test]
+fn an_import_whose_server_hangs_can_be_left() {
+    let cluster = Cluster::start(Durability::Fast).unwrap();
+    let database = cluster.create_database();
+    let site = Site::postgres(&database);
+    site.topics();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (mut locking, mut looking) = runtime.block_on(async {
+        let mut locking = PgConnection::connect(&database).await.unwrap();
+        locking.execute("BEGIN").await.unwrap();
+        locking.execute("LOCK TABLE cn_relay.events IN ACCESS EXCLUSIVE MODE").await.unwrap();
+        (locking, PgConnection::connect(&database).await.unwrap())
+    });
+    let lines = notes(300);
+    let mut import = site.spawn(&["import", "-"]);
+    let mut stdin = import.stdin().unwrap();
+    lines.iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    wait_for("a writer that waits for the lock", LIMIT, || {
+        let row = runtime.block_on(looking.fetch_one(waiting)).unwrap();
+        (row.get::<i64, _>(0) > 0).then_some(())
+    })
+    .unwrap();
+    import.interrupt().unwrap();
+    says(&import, "interrupted: finishing what was begun; again to leave at once");
+    import.interrupt().unwrap();
+    assert_eq!(import.wait(LIMIT).unwrap().code(), Some(130), "{}", import.stderr());
+    says(&import, "interrupted twice: leaving; run the same import again to go on");
+    runtime.block_on(locking.execute("ROLLBACK")).unwrap();
+    site.import(&lines).ok();
+    assert_eq!(site.exported(&[]), ids(&lines));
 }

@@ -78,7 +78,7 @@ pub fn the_operator_sees_how_the_node_is(site: &Site) {
     assert!(get("/healthz").0.starts_with("HTTP/1.1 200"));
     let (head, body) = get("/readyz");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    assert_eq!(body, "{\"lane\":\"ok\",\"ready\":true,\"store\":\"ok\"}\n");
+    assert_eq!(body, "{\"lane\":\"ok\",\"ready\":true,\"relay\":\"ok\",\"store\":\"ok\"}\n");
     let (_, metrics) = get("/metrics");
     for name in [
         "kukuri_relay_connections 0",

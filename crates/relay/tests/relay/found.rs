@@ -1,52 +1,15 @@
 //! What was wrong once, and must not come back.
 
-use std::sync::Arc;
-
 use futures_util::{SinkExt, StreamExt};
 use kukuri_core::admission::Topicless;
-use kukuri_core::{Command, Decision};
 use kukuri_relay::{Allowance, OpenGate, RelayConfig, RelayLimits};
-use kukuri_store::conformance::double::Double;
-use kukuri_store::{Hits, Model, Query, QueryError, Store, StoreError};
 use serde_json::json;
-use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
+use crate::held::Held;
 use crate::rig::{Client, Rig, draft, limited, note, signed, topic, until};
-
-/// A store that commits and answers when it may.
-struct Held {
-    behind: Model,
-    commits: Semaphore,
-    queries: Semaphore,
-}
-
-impl Held {
-    fn new(queries: usize) -> Arc<Self> {
-        // The topics of the rig are two commits.
-        let (commits, queries) = (Semaphore::new(2), Semaphore::new(queries));
-        Arc::new(Self { behind: Model::default(), commits, queries })
-    }
-}
-
-#[async_trait::async_trait]
-impl Double for Held {
-    fn behind(&self) -> &dyn Store {
-        &self.behind
-    }
-
-    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
-        self.commits.acquire().await.unwrap().forget();
-        self.behind.apply(batch).await
-    }
-
-    async fn query(&self, query: Query) -> Result<Hits, QueryError> {
-        self.queries.acquire().await.unwrap().forget();
-        self.behind.query(query).await
-    }
-}
 
 /// A key could exceed its rate by as many events as wait for their answers: each was only looked at
 /// when it came, and what was accepted beyond the burst was never paid for.

@@ -4,45 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use kukuri_core::{Command, Decision};
 use kukuri_relay::{Allowance, OpenGate, RelayLimits};
-use kukuri_store::conformance::double::Double;
-use kukuri_store::{Model, Store, StoreError};
+use kukuri_store::Model;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::held::Held;
 use crate::rig::{Client, Rig, Time, limited, note, signed, topic, until};
 
 /// Bodies large enough to fill what the kernel keeps for a socket.
 const CONTENT_BYTES: usize = 40_000;
 const EVENTS: usize = 400;
 
-/// A store that commits when it may.
-struct Held {
-    behind: Model,
-    commits: Semaphore,
-}
-
-#[async_trait::async_trait]
-impl Double for Held {
-    fn behind(&self) -> &dyn Store {
-        &self.behind
-    }
-
-    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
-        self.commits.acquire().await.unwrap().forget();
-        self.behind.apply(batch).await
-    }
-}
-
 /// Three events may wait for their answers. The fourth stays in the socket until one has been
 /// answered, and loses nothing by it.
 #[tokio::test]
 async fn so_many_events_wait_for_their_answer_and_no_more() {
-    // The topics of the rig are two commits.
-    let store = Arc::new(Held { behind: Model::default(), commits: Semaphore::new(2) });
+    let store = Held::new(1000);
     let config = limited(|l| RelayLimits { in_flight_events_max: 3, ..l });
     let rig = Rig::over(store.clone(), config, OpenGate).await;
     let (mut writer, mut other) = (rig.client().await, rig.client().await);

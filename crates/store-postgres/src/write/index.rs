@@ -11,13 +11,15 @@ use crate::query::tie;
 
 /// Rows of a topic go in together, so that its indexes are entered page by page.
 const INSERT_LINKS: &str = "INSERT INTO event_topics (topic_no, created_at, tie, author, seq,
-        link_seq, ingested_at, expires_at, kind, keep, event_id, pubkey)
+        ingested_at, expires_at, kind, keep, event_id, pubkey)
     SELECT UNNEST($1::INTEGER[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
-        UNNEST($5::BIGINT[]), UNNEST($6::BIGINT[]), UNNEST($7::BIGINT[]), UNNEST($8::BIGINT[]),
-        UNNEST($9::INTEGER[]), UNNEST($10::SMALLINT[]), UNNEST($11::BYTEA[]), UNNEST($12::BYTEA[])";
+        UNNEST($5::BIGINT[]), UNNEST($6::BIGINT[]), UNNEST($7::BIGINT[]), UNNEST($8::INTEGER[]),
+        UNNEST($9::SMALLINT[]), UNNEST($10::BYTEA[]), UNNEST($11::BYTEA[])";
 const DELETE_LINKS: &str = "DELETE FROM event_topics e
-    USING (SELECT UNNEST($1::INTEGER[]) AS topic_no, UNNEST($2::BIGINT[]) AS link_seq) AS k
-    WHERE e.topic_no = k.topic_no AND e.link_seq = k.link_seq";
+    USING (SELECT UNNEST($1::INTEGER[]) AS topic_no, UNNEST($2::BIGINT[]) AS created_at,
+        UNNEST($3::BIGINT[]) AS tie, UNNEST($4::BIGINT[]) AS seq) AS k
+    WHERE e.topic_no = k.topic_no AND e.created_at = k.created_at AND e.tie = k.tie
+        AND e.seq = k.seq";
 
 const INSERT_TAGS: &str = "INSERT INTO event_tags (key, created_at, tie, seq, tag, value)
     SELECT UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
@@ -94,11 +96,12 @@ impl<'a> Index<'a> {
 
     pub fn write(self, bulk: &mut Bulk) {
         let Self { mut new, gone, .. } = self;
-        link_keys(bulk.change(DELETE_LINKS, gone.links.len()), &gone.links);
+        place_keys(bulk.change(DELETE_LINKS, gone.links.len()), &gone.links)
+            .bind(gone.links.iter().map(|row| row.record.seq.0));
         link_keys(bulk.change(DELETE_HIDDEN, gone.hidden.len()), &gone.hidden);
         bind_tags(bulk.change(DELETE_TAGS, gone.tags.len()), &gone.tags);
         end_keys(bulk.change(DELETE_ENDS, gone.ends.len()), &gone.ends);
-        new.links.sort_unstable_by_key(|row| (row.topic_no, row.link.seq));
+        new.links.sort_unstable_by_key(|row| (row.topic_no, row.record.event().created_at()));
         bind_links(bulk.insert(INSERT_LINKS, new.links.len()), &new.links);
         new.tags.sort_unstable_by_key(|tag| tag.key);
         bind_tags(bulk.insert(INSERT_TAGS, new.tags.len()), &new.tags);
@@ -131,6 +134,15 @@ fn link_keys<'b>(columns: Columns<'b>, rows: &[LinkRow<'_>]) -> Columns<'b> {
     columns.bind(rows.iter().map(|row| row.topic_no)).bind(rows.iter().map(|row| row.link.seq.0))
 }
 
+/// Where a row stands in the order of its topic.
+fn place_keys<'b>(columns: Columns<'b>, rows: &[LinkRow<'_>]) -> Columns<'b> {
+    let events = || rows.iter().map(|row| row.record.event());
+    columns
+        .bind(rows.iter().map(|row| row.topic_no))
+        .bind(events().map(|event| event.created_at().0))
+        .bind(events().map(|event| tie(event.id())))
+}
+
 fn end_keys<'b>(columns: Columns<'b>, rows: &[(UnixSeconds, &Record)]) -> Columns<'b> {
     columns
         .bind(rows.iter().map(|(end, _)| end.0))
@@ -139,13 +151,9 @@ fn end_keys<'b>(columns: Columns<'b>, rows: &[(UnixSeconds, &Record)]) -> Column
 
 fn bind_links(columns: Columns<'_>, rows: &[LinkRow<'_>]) {
     let events = || rows.iter().map(|row| row.record.event());
-    columns
-        .bind(rows.iter().map(|row| row.topic_no))
-        .bind(events().map(|event| event.created_at().0))
-        .bind(events().map(|event| tie(event.id())))
+    place_keys(columns, rows)
         .bind(events().map(|event| event.pubkey().prefix()))
         .bind(rows.iter().map(|row| row.record.seq.0))
-        .bind(rows.iter().map(|row| row.link.seq.0))
         .bind(rows.iter().map(|row| row.record.ingested_at.0))
         .bind(rows.iter().map(|row| row.record.expires_at().map(|end| end.0)))
         .bind(events().map(|event| i32::from(event.kind().0)))

@@ -150,7 +150,7 @@ async fn rows_that_are_missing_are_noticed() {
     let cluster = rig::cluster();
     let (store, name) = store(&cluster).await;
     publish(&store, &notes(1, 3)).await.unwrap();
-    cluster.sql(&name, "DELETE FROM cn_relay.event_topics WHERE link_seq = 2").unwrap();
+    cluster.sql(&name, "DELETE FROM cn_relay.event_topics WHERE seq = 2").unwrap();
     let unlink = kukuri_core::Act::Unlink {
         topic: rig::topic(),
         events: notes(1, 3).iter().map(|event| event.event().id()).collect(),

@@ -1,5 +1,7 @@
 //! Events leave topics: by retention, by capacity, or because the topic was removed.
 
+use std::collections::BTreeSet;
+
 use kukuri_core::{Act, Duplicate, MarkState, Outcome, Reason, Seq, UnlinkReason, Usage};
 use kukuri_event::EventId;
 
@@ -150,7 +152,7 @@ pub async fn what_is_not_there_cannot_leave(scene: Scene) {
     assert_eq!(super::dump(scene.store()).await, before);
 }
 
-pub async fn linked_lists_the_oldest_link_first(scene: Scene) {
+pub async fn linked_lists_every_link_once(scene: Scene) {
     scene.carry("a").await;
     let (newest, hidden, oldest) = (note(9, "ab"), article("x", 5, "a"), note(1, "a"));
     let new_version = article("x", 6, "ab");
@@ -158,11 +160,18 @@ pub async fn linked_lists_the_oldest_link_first(scene: Scene) {
     scene.carry("b").await;
     scene.given(&[&new_version, &newest]).await;
     let linked = async |digit, most| {
-        let linked = scene.store().linked(topic(digit), most).await;
-        linked.expect("it is listed")
+        let linked = scene.store().linked(topic(digit), most).await.expect("it is listed");
+        let different: BTreeSet<EventId> = linked.iter().copied().collect();
+        assert_eq!(different.len(), linked.len(), "each once");
+        different
     };
-    assert_eq!(linked('a', PLENTY).await, ids(&[&newest, &hidden, &oldest, &new_version]));
-    assert_eq!(linked('a', 2).await, ids(&[&newest, &hidden]));
-    assert_eq!(linked('b', PLENTY).await, ids(&[&new_version, &newest]));
-    assert_eq!(linked('c', PLENTY).await, []);
+    let all: BTreeSet<EventId> =
+        ids(&[&newest, &hidden, &oldest, &new_version]).into_iter().collect();
+    assert_eq!(linked('a', PLENTY).await, all);
+    for most in 0..=4 {
+        let some = linked('a', most).await;
+        assert!(some.len() == most && some.is_subset(&all), "{most}: {some:?}");
+    }
+    assert_eq!(linked('b', PLENTY).await, ids(&[&new_version, &newest]).into_iter().collect());
+    assert_eq!(linked('c', PLENTY).await, BTreeSet::new());
 }

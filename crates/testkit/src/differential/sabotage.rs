@@ -38,7 +38,7 @@ pub enum Sabotage {
     /// Counters stand still.
     ForgetsUsage,
     /// The oldest link is not listed.
-    SkipsOldestLink,
+    SkipsALink,
 }
 
 impl Sabotage {
@@ -56,7 +56,7 @@ impl Sabotage {
         Self::SendsHidden,
         Self::LosesTombstones,
         Self::ForgetsUsage,
-        Self::SkipsOldestLink,
+        Self::SkipsALink,
     ];
 }
 
@@ -170,7 +170,7 @@ impl Double for Sabotaged {
 
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
         let mut linked = self.model.linked(topic, events_max).await?;
-        if self.does(Sabotage::SkipsOldestLink) && !linked.is_empty() {
+        if self.does(Sabotage::SkipsALink) && !linked.is_empty() {
             linked.remove(0);
         }
         Ok(linked)
