@@ -55,6 +55,7 @@ pub fn session(text: &str) {
         auth: AuthRule { policy: AuthPolicy::OFF, since: UnixMillis(0) },
         gate: &OpenGate,
         charge: &|_| Rate::Within,
+        seen: &|_| None,
     };
     let mut session = Session::new("challenge".into(), around.now);
     for line in text.lines() {

@@ -4,8 +4,8 @@
 //! ```text
 //! text ─screen→ Screened ─verify→ Checked ─admit→ Admitted
 //! ```
-//! Between `screen` and `verify` a door looks the id up ([`crate::known`]): what is known already is
-//! answered without a signature check.
+//! What is known already need not be verified again: a door may look the id up between `screen` and
+//! `verify` ([`crate::known`]), or have kept what it verified lately ([`Screened::verify_unless`]).
 
 use std::sync::Arc;
 
@@ -159,7 +159,13 @@ impl Screened {
     }
 
     pub fn verify(self) -> Result<Checked, Rejection> {
-        let event = self.event.verify().map_err(|_| Rejection::BadSignature)?;
+        self.verify_unless(None)
+    }
+
+    /// Like `verify`, but for nothing if `seen` is the same event with the same signature, which was
+    /// checked when it came.
+    pub fn verify_unless(self, seen: Option<Arc<Body>>) -> Result<Checked, Rejection> {
+        let event = self.event.verify_unless(seen).map_err(|_| Rejection::BadSignature)?;
         Ok(Checked { event, topics: self.topics })
     }
 }

@@ -4,22 +4,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kukuri_core::{Cursor, CursorError, Epoch, Seq, TopicId};
-use kukuri_event::{Body, UnixSeconds};
+use kukuri_event::{Body, EventId, UnixSeconds};
 use kukuri_feed::{FeedError, POLL_INTERVAL};
 use kukuri_store::{Clock, Store, StoreError};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 
 use crate::bodies::Bodies;
 use crate::index::Index;
+use crate::late::{LATE_ROWS_MAX, Late, LateRow};
+use crate::offer::{Offered, offer};
 use crate::post::Post;
-use crate::pump::{self, Pump};
+use crate::pump::Pump;
 use crate::ring::{Entry, Ring};
-use crate::{Delivery, Detached, Due, Full, Mailbox, SubKey, Subscription};
+use crate::{Delivery, Detached, Full, Mailbox, SubKey, Subscription};
 
-/// How many rows a subscription that has missed some is given at a time: no more than fit into what
-/// may wait for a connection, mostly, since what does not is read again.
-const LATE_ROWS_MAX: usize = 256;
 /// After so many rows mailboxes are told to send: few enough that they do not fill up meanwhile.
 const ROWS_PER_POST: usize = 64;
 
@@ -102,6 +101,15 @@ struct Live {
     after: Seq,
 }
 
+/// How a subscription that has missed rows goes on.
+enum Next {
+    Rows(Vec<LateRow>),
+    /// Rows are missing that only the feed has.
+    Feed,
+    Live(Seq),
+    Closed,
+}
+
 impl Fanout {
     /// Starts at the head of the feed, on the current runtime.
     pub async fn start(
@@ -146,42 +154,40 @@ impl Fanout {
         SubKey(self.keys.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Delivers the rows after a cursor and then those to come. The rows are read from the ring if it
-    /// has them all, otherwise from the feed, page by page and outside of the lock.
+    /// Delivers the rows after a cursor and then those to come. The rows are taken from the ring if it
+    /// has them all, otherwise from the feed, in either case page by page and outside of the lock.
     pub async fn attach(
         &self,
         subscription: &Subscription,
         mailbox: &Arc<dyn Mailbox>,
         after: Cursor,
     ) -> Result<Attached, FeedError> {
-        let now = self.shared.now();
-        let mut late = Late { subscription, mailbox, cursor: after, now, taken: 0 };
+        let mut late = Late::new(subscription, mailbox, after, self.shared.now());
         let attached = self.catch_up(&mut late).await;
-        self.shared.count(late.taken);
+        self.shared.count(late.taken());
         attached
     }
 
     async fn catch_up(&self, late: &mut Late<'_>) -> Result<Attached, FeedError> {
-        loop {
-            if let Some(attached) = self.shared.lock().attach(late)? {
-                return Ok(attached);
+        while late.is_open() {
+            let next = self.shared.lock().attach(late)?;
+            let rows = match next {
+                Next::Live(seq) => return Ok(Attached::Live(seq)),
+                Next::Closed => break,
+                Next::Rows(rows) => rows,
+                Next::Feed => late.read(&self.shared).await?,
+            };
+            if let Err(Full) = late.offer(&rows) {
+                return Ok(Attached::Behind(late.cursor()));
             }
-            if !late.mailbox.is_open(late.subscription.key) {
-                return Ok(Attached::Closed);
+            late.send();
+            // Others get their turn after a full page. After any other there is no pause: the rows
+            // that came meanwhile would make one more page, again and again.
+            if rows.len() == LATE_ROWS_MAX {
+                yield_now().await;
             }
-            let mut rows = self.shared.store.feed(late.cursor, LATE_ROWS_MAX).await?;
-            let last = rows.last().map(|row| row.seq);
-            // Bodies are read only of rows that can be for this one.
-            rows.retain(|row| late.subscription.may_take(row));
-            for entry in pump::effective(&self.shared, rows).await? {
-                if let Err(Full) = late.offer(&entry) {
-                    return Ok(Attached::Behind(late.cursor));
-                }
-            }
-            late.cursor.seq = last.unwrap_or(late.cursor.seq);
-            // While the next page is read.
-            late.mailbox.send();
         }
+        Ok(Attached::Closed)
     }
 
     /// Delivers nothing more to the subscription.
@@ -192,6 +198,11 @@ impl Fanout {
     /// Keeps the body of an event that may become a row soon.
     pub fn remember(&self, body: &Arc<Body>) {
         self.shared.bodies.put(body);
+    }
+
+    /// A body that was kept, if it still is.
+    pub fn recall(&self, id: &EventId) -> Option<Arc<Body>> {
+        self.shared.bodies.get(id)
     }
 
     /// Passes on an event that is not stored. Whoever has no room for it misses it; such events come
@@ -317,30 +328,27 @@ impl State {
         keys
     }
 
-    /// `None` if rows are missing that only the feed has.
-    fn attach(&mut self, late: &mut Late<'_>) -> Result<Option<Attached>, CursorError> {
-        if late.cursor.epoch != self.epoch {
+    /// Takes the next rows that a subscription has missed. If there are none, it becomes live before
+    /// the lock is released, so that no row comes in between.
+    fn attach(&mut self, late: &Late<'_>) -> Result<Next, CursorError> {
+        let cursor = late.cursor();
+        if cursor.epoch != self.epoch {
             return Err(CursorError::Diverged { head: self.ring.position() });
         }
-        let Some(entries) = self.ring.after(late.cursor.seq) else { return Ok(None) };
-        let gone = self.ring.gone_after(late.cursor.seq);
-        for entry in entries {
-            let (event, topic) = (entry.row.event_id, &entry.row.topic_id);
-            if gone.get(&(event, topic)).is_some_and(|seq| *seq > entry.row.seq) {
-                continue;
-            }
-            if let Err(Full) = late.offer(entry) {
-                return Ok(Some(Attached::Behind(late.cursor)));
-            }
+        match self.ring.after(cursor.seq, LATE_ROWS_MAX) {
+            None => return Ok(Next::Feed),
+            Some(rows) if !rows.is_empty() => return Ok(Next::Rows(rows)),
+            Some(_) => {}
         }
-        if !late.mailbox.is_open(late.subscription.key) {
-            return Ok(Some(Attached::Closed));
+        // Asked with the lock held: whoever closes it from now on finds it here to be detached.
+        if !late.is_open() {
+            return Ok(Next::Closed);
         }
-        let (subscription, mailbox) = (late.subscription.clone(), Arc::clone(late.mailbox));
-        let after = late.cursor.seq.max(self.ring.position());
+        let (subscription, mailbox) = late.parties();
+        let after = cursor.seq.max(self.ring.position());
         self.index.insert(&subscription);
         self.live.insert(subscription.key, Live { subscription, mailbox, after });
-        Ok(Some(Attached::Live(after)))
+        Ok(Next::Live(after))
     }
 
     fn remove(&mut self, key: SubKey) -> Option<Live> {
@@ -348,57 +356,4 @@ impl State {
         self.index.remove(&live.subscription);
         Some(live)
     }
-}
-
-/// A subscription that is given what it has missed.
-struct Late<'a> {
-    subscription: &'a Subscription,
-    mailbox: &'a Arc<dyn Mailbox>,
-    /// Everything up to here was offered.
-    cursor: Cursor,
-    now: UnixSeconds,
-    taken: u64,
-}
-
-/// However it ends, what was delivered is sent.
-impl Drop for Late<'_> {
-    fn drop(&mut self) {
-        if self.taken > 0 {
-            self.mailbox.send();
-        }
-    }
-}
-
-impl Late<'_> {
-    fn offer(&mut self, entry: &Entry) -> Result<(), Full> {
-        let offered = offer(self.subscription, self.mailbox, entry, self.now)?;
-        self.taken += u64::from(matches!(offered, Offered::Taken(_)));
-        self.cursor.seq = entry.row.seq;
-        Ok(())
-    }
-}
-
-/// What became of a row that a mailbox has room for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Offered {
-    Taken(Due),
-    /// It is not for this subscription.
-    PassedOver,
-}
-
-/// Delivers a row if it is for the subscription. An event whose time has come is sent to nobody,
-/// swept or not.
-fn offer(
-    subscription: &Subscription,
-    mailbox: &Arc<dyn Mailbox>,
-    entry: &Entry,
-    now: UnixSeconds,
-) -> Result<Offered, Full> {
-    let Some(body) = &entry.body else { return Ok(Offered::PassedOver) };
-    let alive = body.event().tags().expiration().is_none_or(|end| end > now);
-    if !alive || !subscription.takes(&entry.row, body.event()) {
-        return Ok(Offered::PassedOver);
-    }
-    let (sub, seq) = (subscription.key, Some(entry.row.seq));
-    mailbox.deliver(Delivery { sub, seq, body: Arc::clone(body) }).map(Offered::Taken)
 }

@@ -7,13 +7,16 @@
 //!                          └→ ring ─attach at S→ replay S+1 …, then live
 //! ```
 //! A subscription is attached at the seq its stored events were read at. It is given every row after
-//! that which is new to it: from the ring if that reaches back so far, from the feed otherwise. A
-//! mailbox that is full loses nothing: the subscription is taken out and told where to go on from.
+//! that which is new to it and still holds: from the ring if that reaches back so far, from the feed
+//! otherwise. A mailbox that is full loses nothing: the subscription is taken out and told where to go
+//! on from.
 
 mod bodies;
 mod fanout;
 mod index;
+mod late;
 mod mailbox;
+mod offer;
 mod post;
 mod pump;
 mod ring;

@@ -37,8 +37,9 @@ pub enum Detached {
     Diverged,
 }
 
-/// Where the events of subscriptions go. Called with the fan-out's lock held, but for `send`: it must
-/// neither block nor call back.
+/// Where the events of subscriptions go. Called with the fan-out's lock held, but for `send` and for
+/// what is delivered late: it must neither block nor call back. No two deliveries for one
+/// subscription are made at once.
 pub trait Mailbox: Send + Sync {
     /// Whether the subscription is still wanted. Whoever closes one says no from then on, and
     /// detaches it after that: so none is attached that nobody would detach.

@@ -1,10 +1,10 @@
 //! The task that reads the feed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Cursor, FeedRow, Op, ReadSet};
+use kukuri_core::{Cursor, FeedRow, Op, ReadSet, Record};
 use kukuri_event::{Body, EventId};
 use kukuri_feed::{FeedError, Tail};
 use kukuri_store::StoreError;
@@ -75,48 +75,31 @@ fn tail(shared: &Shared, after: Cursor) -> Tail {
 
 /// Finds the bodies of new events: those seen lately, and the others in the store, all at once. An
 /// event that is effective no longer has none.
-pub(crate) async fn with_bodies(
-    shared: &Shared,
-    rows: Vec<FeedRow>,
-) -> Result<Vec<Entry>, StoreError> {
-    let mut found = Found::new();
-    for row in rows.iter().filter(|row| row.op == Op::Upsert) {
-        found.entry(row.event_id).or_insert_with(|| shared.bodies.get(&row.event_id));
-    }
-    read_missing(shared, &mut found).await?;
-    Ok(entries(rows, &found))
-}
-
-/// Finds the bodies of those events that are visible now, whatever was seen lately.
-pub(crate) async fn effective(
-    shared: &Shared,
-    rows: Vec<FeedRow>,
-) -> Result<Vec<Entry>, StoreError> {
-    let mut found: Found = rows.iter().map(|row| (row.event_id, None)).collect();
-    read_missing(shared, &mut found).await?;
-    Ok(entries(rows, &found))
-}
-
-type Found = BTreeMap<EventId, Option<Arc<Body>>>;
-
-async fn read_missing(shared: &Shared, found: &mut Found) -> Result<(), StoreError> {
-    let missing = found.iter().filter(|(_, body)| body.is_none()).map(|(id, _)| *id);
-    let needs = ReadSet { events: missing.collect(), ..ReadSet::default() };
-    if !needs.events.is_empty() {
-        let records = shared.store.facts(needs).await?.records;
-        let effective = records.into_values().flatten().filter(|record| record.is_effective());
-        found.extend(effective.map(|record| (record.event().id(), Some(record.body))));
-    }
-    Ok(())
-}
-
-fn entries(rows: Vec<FeedRow>, found: &Found) -> Vec<Entry> {
+async fn with_bodies(shared: &Shared, rows: Vec<FeedRow>) -> Result<Vec<Entry>, StoreError> {
+    let new = rows.iter().filter(|row| row.op == Op::Upsert).map(|row| row.event_id);
+    let new: BTreeSet<EventId> = new.collect();
+    let seen = new.iter().filter_map(|id| Some((*id, shared.bodies.get(id)?)));
+    let mut bodies: BTreeMap<EventId, Arc<Body>> = seen.collect();
+    let missing = new.into_iter().filter(|id| !bodies.contains_key(id)).collect();
+    let records = effective(shared, missing).await?;
+    bodies.extend(records.into_iter().map(|(id, record)| (id, record.body)));
     let entry = |row: FeedRow| {
-        let body = match row.op {
-            Op::Upsert => found.get(&row.event_id).cloned().flatten(),
-            Op::Delete => None,
-        };
+        let body = bodies.get(&row.event_id).filter(|_| row.op == Op::Upsert).cloned();
         Entry { row, body }
     };
-    rows.into_iter().map(entry).collect()
+    Ok(rows.into_iter().map(entry).collect())
+}
+
+/// Reads those of the events that are visible now.
+pub(crate) async fn effective(
+    shared: &Shared,
+    events: BTreeSet<EventId>,
+) -> Result<BTreeMap<EventId, Record>, StoreError> {
+    if events.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let needs = ReadSet { events, ..ReadSet::default() };
+    let records = shared.store.facts(needs).await?.records.into_values().flatten();
+    let effective = records.filter(Record::is_effective);
+    Ok(effective.map(|record| (record.event().id(), record)).collect())
 }

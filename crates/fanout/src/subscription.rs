@@ -38,7 +38,8 @@ impl Subscription {
             && (prior.is_empty() || !matches_any(&self.filters, event, prior))
     }
 
-    /// Whether an event that is not stored matches with the topics it was sent to.
+    /// Whether an event matches with these topics: those it was sent to if it is not stored, and those
+    /// it has now if it comes late.
     pub fn wants(&self, event: &Event, topics: &[TopicId]) -> bool {
         matches_any(&self.filters, event, topics)
     }

@@ -10,5 +10,9 @@ mod handoff;
 mod index;
 #[path = "fanout/letterbox.rs"]
 mod letterbox;
+#[path = "fanout/long.rs"]
+mod long;
+#[path = "fanout/replay.rs"]
+mod replay;
 #[path = "fanout/slow.rs"]
 mod slow;

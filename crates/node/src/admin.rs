@@ -104,6 +104,11 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
     out.counter("lane_conflicts", "Tries lost to another writer.", lane.conflicts);
     out.counter("lane_retries", "Tries repeated while the store was away.", lane.retries);
     out.counter("lane_sightings_dropped", "Sightings not written.", lane.sightings_dropped);
+    out.counter(
+        "lane_ephemerals_dropped",
+        "Ephemeral events that slow listeners missed.",
+        lane.ephemerals_dropped,
+    );
     out.gauge("fanout_position", "The last feed row delivered.", fanout.position);
     out.gauge("fanout_subscriptions", "Live subscriptions.", fanout.subscriptions);
     out.counter("fanout_deliveries", "Events given to subscriptions.", fanout.deliveries);

@@ -1,4 +1,5 @@
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The part of `--help` that scripts need.
 pub const HELP: &str = "\
@@ -29,6 +30,20 @@ impl Exit {
             Self::Findings => 3,
             Self::Interrupted => 130,
         }
+    }
+
+    /// Ends the process now, whatever it waits for.
+    pub fn leave(self) -> ! {
+        std::process::exit(self.code().into())
+    }
+
+    /// Ends the process if it has not ended by itself after a while: a disk that hangs would hold up
+    /// who closes its files.
+    pub fn leave_after(self, wait: Duration) {
+        std::thread::spawn(move || {
+            std::thread::sleep(wait);
+            self.leave()
+        });
     }
 }
 

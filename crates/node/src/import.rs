@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use kukuri_core::Limits;
 use kukuri_core::admission::Age;
 
 use crate::cli::{Common, ImportArgs};
+use crate::config::Config;
 use crate::exit::Exit;
 use crate::open::{DRAIN_WAIT_MAX, open};
 use crate::progress;
@@ -32,18 +32,21 @@ use pipeline::{Ending, Pipeline};
 use reader::{CHUNK_LINES_MAX, Input};
 use report::Report;
 
-pub async fn run(common: &Common, args: ImportArgs) -> anyhow::Result<Exit> {
+pub async fn run(common: &Common, config: &Config, args: ImportArgs) -> anyhow::Result<Exit> {
     let interrupts = Interrupts::listen()?;
     let input = Input::open(&args.file)?;
     let report = args.report.as_deref().map(Report::create).transpose()?;
     let opened = open(common).await?;
     let age = if args.any_age { Age::Any } else { Age::Bounded };
-    let checker = Checker::new(Arc::clone(&opened.store), Arc::clone(&opened.clock), age).await?;
+    let (limits, topicless) = (config.limits.events.clone(), config.relay.topicless.into());
+    let event_bytes_max = limits.event_bytes_max;
+    let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
+    let checker = Checker::new(store, clock, limits, topicless, age).await?;
     let chunks_in_lane_max = opened.lead_commands as usize / CHUNK_LINES_MAX;
     let lane = opened.lane_with(pipeline::lane_config(chunks_in_lane_max));
     let bar = input.size.map_or_else(progress::spinner, progress::bytes);
     let started = Instant::now();
-    let chunks = input.start(Limits::STANDARD.event_bytes_max)?;
+    let chunks = input.start(event_bytes_max)?;
     let pipeline = Pipeline {
         lane: &lane,
         chunks_in_lane_max,

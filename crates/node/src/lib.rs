@@ -71,7 +71,7 @@ async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Ex
     match cli.command {
         None | Some(Command::Run(_)) => run::run(&common, config, layers).await,
         Some(Command::Topic(command)) => topic::run(&common, command).await,
-        Some(Command::Import(args)) => import::run(&common, args).await,
+        Some(Command::Import(args)) => import::run(&common, &config, args).await,
         Some(Command::Export(args)) => export::run(&common, args).await,
         Some(Command::Feed(args)) => feed::run(&common, args).await,
         Some(Command::Doctor(args)) => doctor::run(&common, args).await,

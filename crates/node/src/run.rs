@@ -8,6 +8,7 @@ use anyhow::Context;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_lane::{Health, Lane};
 use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -15,15 +16,20 @@ use tokio::time::timeout;
 use crate::cli::Common;
 use crate::config::{Config, Layers};
 use crate::exit::Exit;
-use crate::open::{DRAIN_WAIT_MAX, Opened, open};
+use crate::open::{Opened, open};
 use crate::signal::{Interrupts, Reloads};
 use crate::{admin, log};
 
-/// How long connections may take to end.
+/// How long connections may take to end, then what is queued, then the files: ten seconds in all.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(3);
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(5);
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Files that are open besides connections.
+const FILES_BESIDE: u64 = 256;
 
 pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Result<Exit> {
     log::start(&config.log);
+    raise_files(u64::try_from(config.limits.connections_max).unwrap_or(u64::MAX));
     let (mut interrupts, reloads) = (Interrupts::listen()?, Reloads::listen()?);
     let (relay_listener, relay_address) = listen(config.relay.listen, "--listen").await?;
     let (admin_listener, admin_address) = listen(config.admin.listen, "--admin").await?;
@@ -51,23 +57,57 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         _ = &mut serving => Err(anyhow::anyhow!("the relay ended; start the node again")),
         _ = &mut administering => Err(anyhow::anyhow!("the admin listener ended; start the node again")),
         () = fanout.ended() => Err(anyhow::anyhow!("live delivery ended; start the node again")),
+        () = relay.ended() => Err(anyhow::anyhow!("the relay follows its topics no longer; start the node again")),
     };
     let finish = async {
         let _ = timeout(CLOSE_WAIT_MAX, relay.close()).await;
         serving.abort();
-        lane.drain(DRAIN_WAIT_MAX - CLOSE_WAIT_MAX).await
+        lane.drain(DRAIN_WAIT_MAX).await
     };
     tokio::select! {
-        drained = finish => {
-            drained?;
-        }
+        drained = finish => if let Err(error) = drained {
+            eprintln!("error: {error}");
+            Exit::Failed.leave();
+        },
         signal = interrupts.next() => {
             eprintln!("{signal} again: ending at once");
-            return Ok(Exit::Interrupted);
+            Exit::Interrupted.leave();
         }
     }
     administering.abort();
-    ended.map(|()| Exit::Done)
+    let exit = ended.map(|()| Exit::Done);
+    exit.as_ref().unwrap_or(&Exit::Failed).leave_after(LEAVE_WAIT_MAX);
+    exit
+}
+
+/// Every connection is a file: as many as the system lets this process have.
+fn raise_files(connections_max: u64) {
+    let wanted = connections_max.saturating_add(FILES_BESIDE);
+    let limit = getrlimit(Resource::Nofile);
+    let allowed = limit.maximum.unwrap_or(u64::MAX).min(wanted);
+    if limit.current.is_some_and(|current| current < allowed) {
+        // What cannot be raised is told below.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), ..limit });
+    }
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if current < wanted {
+        tracing::warn!(
+            files = current,
+            wanted,
+            "fewer connections than limits.connections_max are possible: raise the limit of open files (ulimit -n)"
+        );
+    }
+}
+
+/// The addresses by which clients on this machine know a relay that was given no other.
+fn own_urls(address: SocketAddr) -> Vec<String> {
+    if address.ip().is_unspecified() {
+        tracing::warn!(
+            "relay.urls is empty: clients cannot prove their keys here until it names the address they connect to"
+        );
+    }
+    let local = address.ip().is_loopback().then(|| format!("ws://localhost:{}", address.port()));
+    [format!("ws://{address}")].into_iter().chain(local).collect()
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
@@ -90,7 +130,7 @@ async fn relay(
     let config = RelayConfig {
         limits: config.limits.clone(),
         topicless: section.topicless.into(),
-        urls: if section.urls.is_empty() { vec![format!("ws://{address}")] } else { section.urls },
+        urls: if section.urls.is_empty() { own_urls(address) } else { section.urls },
         trusted_proxies: proxies.collect::<Result<_, _>>().expect("settings are checked"),
         auth: config.auth.policy(),
         about: About {

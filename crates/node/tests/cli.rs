@@ -58,6 +58,7 @@ stories! {
     import:
         what_is_imported_can_be_exported
         hostile_lines_are_refused_by_number_and_the_rest_goes_in
+        importing_goes_by_the_settings
         importing_again_changes_nothing
         stdin_can_be_imported
         a_report_has_every_line
@@ -119,4 +120,9 @@ fn a_server_is_reached_by_its_socket() {
 #[test]
 fn the_doctor_finds_what_was_tampered_with() {
     doctor::the_doctor_finds_what_was_tampered_with(&Site::sqlite());
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    node::a_second_signal_ends_at_once();
 }

@@ -13,7 +13,7 @@ use kukuri_core::{Act, Admitted};
 use kukuri_event::{EventId, Pubkey};
 use kukuri_fanout::{Detached, SubKey, Subscription};
 use kukuri_lane::Answer;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_tungstenite::tungstenite::{self, Message};
 
@@ -61,6 +61,7 @@ pub(crate) async fn run(opened: Opened, relay: Arc<Relay>, presence: Presence, c
         answers: FuturesUnordered::new(),
         work: FuturesUnordered::new(),
         done: Vec::new(),
+        submitted: false,
         reads: Arc::new(Semaphore::new(READS_MAX)),
         relay: Arc::clone(&relay),
     };
@@ -101,6 +102,8 @@ struct Connection {
     work: FuturesUnordered<BoxFuture<'static, Done>>,
     /// What was done while an event waited for the lane.
     done: Vec<Done>,
+    /// Whether the lane was given something since it was last let run.
+    submitted: bool,
     reads: Arc<Semaphore>,
 }
 
@@ -128,7 +131,7 @@ impl Connection {
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pings.reset();
         let mut carried = relay.carried.clone();
-        let (mut rule, mut awake) = (relay.rule.subscribe(), false);
+        let (mut rule, mut gate, mut awake) = (relay.rule.subscribe(), relay.gate.changes(), false);
         loop {
             while let Some(done) = self.done.pop() {
                 if let Done::Subscription(key, Err(why)) = done
@@ -136,6 +139,11 @@ impl Connection {
                 {
                     return end;
                 }
+            }
+            // The lane that was just woken may have to wait for this thread: it goes before what is
+            // read here, however long that takes.
+            if std::mem::take(&mut self.submitted) && !self.work.is_empty() {
+                tokio::task::yield_now().await;
             }
             // Proofs may be due now, or at some time from now on.
             if !std::mem::replace(&mut awake, true) {
@@ -187,6 +195,7 @@ impl Connection {
                 }
                 () = sleep(wake_in.unwrap_or_default()), if wake_in.is_some() => awake = false,
                 changed = rule.changed() => awake = changed.is_err(),
+                () = next_change(&mut gate) => awake = false,
                 () = outbox.ended() => return End::Gone,
                 () = relay.closing.cancelled() => {
                     outbox.reply(reply::notice("error: shutting down"));
@@ -233,7 +242,7 @@ impl Connection {
                 Output::Forget(name) => self.forget(&name),
                 Output::Close(name, why) => {
                     if let Some(running) = self.subs.get(name.as_str()) {
-                        self.outbox.close_with(running.subscription.key, &why.to_string());
+                        self.outbox.close_with(running.subscription.key, &why);
                     }
                     self.forget(&name);
                 }
@@ -243,8 +252,8 @@ impl Connection {
         None
     }
 
-    /// Waits for room in the lane; nothing is read meanwhile, but questions go on: one that holds a
-    /// part of the store must not wait for those who write.
+    /// Waits for room in the lane; nothing is read meanwhile, but questions go on, since one that holds
+    /// a part of the store must not wait for those who write, and so do answers.
     async fn publish(&mut self, admitted: Admitted) {
         let (id, author) = (admitted.event().id(), admitted.event().pubkey());
         add_one(&self.relay.counters.events_submitted);
@@ -255,9 +264,13 @@ impl Connection {
             tokio::select! {
                 biased;
                 submitted = &mut submit => break submitted,
+                Some(answer) = self.answers.next(), if !self.answers.is_empty() => {
+                    self.answered(answer);
+                }
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.done.push(done),
             }
         };
+        self.submitted = true;
         match submitted {
             Ok(ticket) => self.answers.push(async move { (id, author, ticket.await) }.boxed()),
             Err(error) => self.answered((id, author, Err(error))),
@@ -387,6 +400,17 @@ impl Connection {
             self.relay.fanout.detach(key);
         }
     }
+}
+
+/// Never, if there is nothing that changes.
+async fn next_change(changes: &mut Option<watch::Receiver<u64>>) {
+    if let Some(receiver) = changes
+        && receiver.changed().await.is_ok()
+    {
+        return;
+    }
+    *changes = None;
+    std::future::pending().await
 }
 
 impl Drop for Connection {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use kukuri_core::TopicId;
 use kukuri_core::admission::Verdict;
 use kukuri_event::{Event, Pubkey};
+use tokio::sync::watch;
 
 /// The keys a connection has proved to hold.
 pub type Authed = BTreeSet<Pubkey>;
@@ -18,6 +19,12 @@ pub trait Gate: Send + Sync + 'static {
 
     /// Whether topics may be read on this connection.
     fn read(&self, authed: &Authed, topics: &[TopicId]) -> Verdict;
+
+    /// Changes whenever an answer may have: open subscriptions are asked about again. `None` if answers
+    /// never change.
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
 }
 
 /// Whoever proves who they are may do everything.

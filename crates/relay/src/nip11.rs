@@ -1,5 +1,6 @@
 //! What the relay says of itself: to programs (NIP-11), and to people who come with a browser.
 
+use kukuri_core::TopicId;
 use kukuri_core::admission::Topicless;
 use serde_json::{Value, json};
 
@@ -46,6 +47,8 @@ pub(crate) fn document(relay: &Relay) -> Value {
             "payment_required": false,
             "restricted_writes": relay.config.topicless == Topicless::Reject,
         },
+        // Those that NIP-11 has no names for, as the settings call them.
+        "limits": limits,
     });
     for (key, value) in [("pubkey", &about.pubkey), ("contact", &about.contact)] {
         if let Some(value) = value {
@@ -61,9 +64,10 @@ pub(crate) fn page(relay: &Relay) -> String {
     // Where people have to say who they are, what is spoken of is not for everyone.
     let open = !relay.auth().enforced(relay.now());
     let carried = relay.carried.borrow();
-    let shown = carried.iter().filter(|topic| open && !topic.as_str().starts_with("kukuri:user:"));
-    let topics = shown.fold(String::new(), |list, topic| {
-        list + "<li><code>" + &escape(topic.as_str()) + "</code></li>"
+    let public = |topic: &TopicId| open && !topic.as_str().starts_with("kukuri:user:");
+    let shown = carried.names.iter().filter(|(topic, _)| public(topic));
+    let topics = shown.fold(String::new(), |list, (topic, name)| {
+        list + "<li>" + &escape(name) + " <code>" + &escape(topic.as_str()) + "</code></li>"
     });
     let urls: Vec<String> = relay.config.urls.iter().map(|url| escape(url)).collect();
     format!(

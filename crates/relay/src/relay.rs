@@ -11,6 +11,7 @@ use kukuri_fanout::Fanout;
 use kukuri_lane::{Answer, Lane};
 use kukuri_store::{Clock, Store, StoreError};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -80,7 +81,9 @@ pub struct Relay {
     rates: Rates,
     present: Census,
     knocking: Census,
-    followers: [tokio::task::AbortHandle; 2],
+    followers: [AbortHandle; 2],
+    /// Cancelled when one of them has ended.
+    stopped: CancellationToken,
 }
 
 struct Rates {
@@ -101,10 +104,10 @@ impl Relay {
         config: RelayConfig,
     ) -> Result<Arc<Self>, StoreError> {
         let (sender, carried) = watch::channel(topics::read(&*store).await?);
-        let topics = tokio::spawn(topics::follow(Arc::clone(&store), sender));
+        let stopped = CancellationToken::new();
+        let topics = topics::follow(Arc::clone(&store), sender);
         let ephemerals = pass_ephemerals(Arc::clone(&lane), Arc::clone(&fanout), carried.clone());
-        let ephemerals = tokio::spawn(ephemerals);
-        let followers = [topics.abort_handle(), ephemerals.abort_handle()];
+        let followers = [supervised(topics, &stopped), supervised(ephemerals, &stopped)];
         let rule = AuthRule { policy: config.auth, since: clock() };
         Ok(Arc::new(Self {
             rule: watch::Sender::new(rule),
@@ -122,6 +125,7 @@ impl Relay {
             present: Census::default(),
             knocking: Census::default(),
             followers,
+            stopped,
         }))
     }
 
@@ -136,6 +140,12 @@ impl Relay {
             subscriptions_too_slow: read(&self.counters.subscriptions_too_slow),
             outbound_bytes_peak: read(&self.counters.outbound_bytes_peak),
         }
+    }
+
+    /// Waits until topics or ephemeral events are followed no longer, which is never, unless there is a
+    /// fault in here.
+    pub async fn ended(&self) {
+        self.stopped.cancelled().await;
     }
 
     /// Takes no more connections, tells those that are open, and waits until they have ended.
@@ -183,13 +193,19 @@ impl Relay {
         work(&Surroundings {
             now,
             limits: &self.config.limits,
-            topics: &topics,
+            topics: &topics.ids,
             topicless: self.config.topicless,
             urls: &self.config.urls,
             auth: self.auth(),
             gate: &*self.gate,
             charge: &|charge| self.rates.charge(sender, charge, now),
+            seen: &|id| self.fanout.recall(id),
         })
+    }
+
+    /// Whether a sender may ask what this relay is.
+    pub(crate) fn may_look(&self, sender: Sender) -> Rate {
+        self.rates.charge(sender, Charge::Request, self.now())
     }
 
     /// A place for a connection, unless its sender or the node has too many.
@@ -212,7 +228,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.followers.iter().for_each(tokio::task::AbortHandle::abort);
+        self.followers.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -236,6 +252,19 @@ impl Rates {
     }
 }
 
+/// Runs a follower and tells when it has ended, however it did.
+fn supervised(
+    follower: impl Future<Output = ()> + Send + 'static,
+    stopped: &CancellationToken,
+) -> AbortHandle {
+    let stopped = stopped.clone().drop_guard();
+    let follower = async move {
+        let _stopped = stopped;
+        follower.await;
+    };
+    tokio::spawn(follower).abort_handle()
+}
+
 fn take<K: std::hash::Hash + Eq>(meter: &Mutex<Meter<K>>, key: K, now: UnixMillis) -> Rate {
     lock(meter).take(key, now)
 }
@@ -247,7 +276,7 @@ async fn pass_ephemerals(lane: Arc<Lane>, fanout: Arc<Fanout>, carried: watch::R
     drop(lane);
     while let Some(event) = ephemerals.next().await {
         let carried = Arc::clone(&carried.borrow());
-        let topics = event.topics().iter().filter(|topic| carried.contains(*topic)).cloned();
+        let topics = event.topics().iter().filter(|topic| carried.ids.contains(*topic)).cloned();
         fanout.pass(event.body(), &topics.collect::<Vec<_>>()).await;
     }
 }

@@ -12,6 +12,7 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use kukuri_core::admission::Rate;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
@@ -73,11 +74,10 @@ async fn root(
     headers: HeaderMap,
     request: Request,
 ) -> Response {
+    let sender = sender(peer.ip(), &headers, &relay.config.trusted_proxies);
     match Upgrade::asked(request) {
-        Some(upgrade) => {
-            let sender = sender(peer.ip(), &headers, &relay.config.trusted_proxies);
-            upgraded(relay, sender, upgrade)
-        }
+        Some(upgrade) => upgraded(relay, sender, upgrade),
+        None if relay.may_look(sender) == Rate::Exceeded => refuse(Refused::TooOften),
         None => describe(&relay, &headers),
     }
 }
@@ -109,7 +109,7 @@ fn sender(peer: IpAddr, headers: &HeaderMap, trusted: &[crate::Network]) -> Send
 
 fn refuse(refused: Refused) -> Response {
     let (status, why) = match refused {
-        Refused::TooOften => (StatusCode::TOO_MANY_REQUESTS, "too many new connections"),
+        Refused::TooOften => (StatusCode::TOO_MANY_REQUESTS, "too many requests"),
         Refused::TooMany => (StatusCode::TOO_MANY_REQUESTS, "too many connections"),
         Refused::Full => (StatusCode::SERVICE_UNAVAILABLE, "this relay is full"),
     };

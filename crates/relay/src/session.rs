@@ -2,10 +2,11 @@
 //! comes out. Knows no sockets, no tasks and no clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kukuri_core::admission::{Age, Checked, Door, Rate, Topicless, Verdict, screen};
 use kukuri_core::{Admitted, Cursor, Rejection, Source, TopicId, UnixMillis};
-use kukuri_event::{EventId, Filter, Pubkey, TagLetter, Values};
+use kukuri_event::{Body, EventId, Filter, Pubkey, TagLetter, Values};
 use kukuri_lane::Answer;
 
 use crate::gate::{Authed, Gate};
@@ -25,7 +26,7 @@ pub enum Output {
     /// The client wants no more of the subscription.
     Forget(SubId),
     /// The subscription cannot go on; the client is to be told why.
-    Close(SubId, Rejection),
+    Close(SubId, String),
     /// The connection has to end; the client was told why.
     End,
 }
@@ -71,6 +72,8 @@ pub struct Surroundings<'a> {
     pub gate: &'a dyn Gate,
     /// Whether the sender of this connection keeps to its rates.
     pub charge: &'a dyn Fn(Charge) -> Rate,
+    /// An event that was verified lately.
+    pub seen: &'a dyn Fn(&EventId) -> Option<Arc<Body>>,
 }
 
 /// One connection's state.
@@ -90,11 +93,14 @@ impl Session {
         Self { connected_at, challenge, challenged: false, authed, subs }
     }
 
-    /// What is to be done at the beginning, at a time that [`Session::wake_at`] named, and when the
-    /// rule about proofs has changed.
+    /// What is to be done at the beginning, at a time that [`Session::wake_at`] named, when the rule
+    /// about proofs has changed, and when the gate has.
     pub fn wake(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
-        if !self.authed.is_empty() || !around.auth.enforced(around.now) {
+        if !around.auth.enforced(around.now) {
             return Vec::new();
+        }
+        if !self.authed.is_empty() {
+            return self.ask_again(around);
         }
         match around.auth.deadline(self.connected_at) {
             Some(Deadline { at, notice }) if at <= around.now => {
@@ -107,8 +113,23 @@ impl Session {
     /// When the passing of time alone will have something to be done.
     pub fn wake_at(&self, around: &Surroundings<'_>) -> Option<UnixMillis> {
         let deadline = around.auth.deadline(self.connected_at).map(|deadline| deadline.at);
-        let times = [around.auth.enforced_from().filter(|from| *from > around.now), deadline];
-        times.into_iter().flatten().filter(|_| self.authed.is_empty()).min()
+        let deadline = deadline.filter(|_| self.authed.is_empty());
+        let enforced_from = around.auth.enforced_from().filter(|from| *from > around.now);
+        [enforced_from, deadline].into_iter().flatten().min()
+    }
+
+    /// Ends subscriptions that may not be read on this connection, now that somebody can tell: they
+    /// were opened before proofs were required, or before the gate changed its mind.
+    fn ask_again(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
+        let topics = |topics: &Values<TopicId>| topics.iter().cloned().collect::<Vec<_>>();
+        let asked = self.subs.iter().map(|(sub, of)| (sub, self.may_read(&topics(of), around)));
+        let refused = asked.filter_map(|(sub, may)| Some((sub.clone(), may.err()?)));
+        self.end_all(refused.map(|(sub, why)| (sub, why.to_owned())).collect())
+    }
+
+    fn end_all(&mut self, subs: Vec<(SubId, String)>) -> Vec<Output> {
+        subs.iter().for_each(|(sub, _)| self.ended(sub));
+        subs.into_iter().map(|(sub, why)| Output::Close(sub, why)).collect()
     }
 
     pub fn handle(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
@@ -117,7 +138,7 @@ impl Session {
             Ok(ClientMessage::Req(question)) => self.request(question, around),
             Ok(ClientMessage::Count(question)) => self.count(question, around),
             Ok(ClientMessage::Close(sub)) => self.close(sub),
-            Ok(ClientMessage::Auth(event)) => vec![self.authenticate(event, around)],
+            Ok(ClientMessage::Auth(event)) => self.authenticate(event, around),
             Err(unreadable) => self.unreadable(unreadable, around),
         }
     }
@@ -157,14 +178,9 @@ impl Session {
     /// Ends subscriptions to topics that are carried no longer.
     pub fn topics_changed(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
         let gone = |topics: &Values<TopicId>| topics.iter().any(|t| !around.topics.contains(t));
-        let ended: Vec<SubId> = self
-            .subs
-            .iter()
-            .filter(|(_, topics)| gone(topics))
-            .map(|(sub, _)| sub.clone())
-            .collect();
-        ended.iter().for_each(|sub| self.ended(sub));
-        ended.into_iter().map(|sub| Output::Close(sub, Rejection::TopicNotHandled)).collect()
+        let ended = self.subs.iter().filter(|(_, topics)| gone(topics));
+        let ended = ended.map(|(sub, _)| (sub.clone(), Rejection::TopicNotHandled.to_string()));
+        self.end_all(ended.collect())
     }
 
     fn event(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
@@ -190,7 +206,9 @@ impl Session {
             now: around.now,
             handles: &|topic| around.topics.contains(topic),
         };
-        let checked = screen(text, (around.charge)(Charge::Event), &door)?.verify()?;
+        let screened = screen(text, (around.charge)(Charge::Event), &door)?;
+        let seen = (around.seen)(&screened.event().id());
+        let checked = screened.verify_unless(seen)?;
         let (author, verdict) = (checked.event().pubkey(), self.verdict(&checked, around));
         let admitted = checked.admit(verdict, Source::Ws, None)?;
         match (around.charge)(Charge::EventOf(author)) {
@@ -285,20 +303,25 @@ impl Session {
         let resume = after.map(resume).transpose()?;
         let topics = topics(filters, around)?;
         let asked: Vec<TopicId> = topics.iter().cloned().collect();
-        let may_read = match (around.auth.enforced(around.now), self.authed.is_empty()) {
+        self.may_read(&asked, around)?;
+        Ok((topics, resume))
+    }
+
+    fn may_read(&self, topics: &[TopicId], around: &Surroundings<'_>) -> Result<(), &'static str> {
+        let verdict = match (around.auth.enforced(around.now), self.authed.is_empty()) {
             (false, _) => Verdict::Admit,
             (true, true) => Verdict::AuthRequired,
-            (true, false) => around.gate.read(&self.authed, &asked),
+            (true, false) => around.gate.read(&self.authed, topics),
         };
-        match may_read {
-            Verdict::Admit => Ok((topics, resume)),
-            Verdict::AuthRequired => Err("auth-required: authenticate to read".into()),
-            Verdict::Restricted => Err("restricted: not allowed to read here".into()),
-            Verdict::Blocked => Err("blocked: not allowed to read here".into()),
+        match verdict {
+            Verdict::Admit => Ok(()),
+            Verdict::AuthRequired => Err("auth-required: authenticate to read"),
+            Verdict::Restricted => Err("restricted: not allowed to read here"),
+            Verdict::Blocked => Err("blocked: not allowed to read here"),
         }
     }
 
-    fn authenticate(&mut self, text: &str, around: &Surroundings<'_>) -> Output {
+    fn authenticate(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
         let proved = match (around.charge)(Charge::Request) {
             Rate::Within => auth::check(text, &self.challenge, around.urls, around.now)
                 .map_err(|error| error.to_string()),
@@ -314,10 +337,12 @@ impl Session {
             }
             Err(why) => (false, why),
         };
-        Output::Send(match claimed_id(text) {
+        let answer = Output::Send(match claimed_id(text) {
             Some(id) => reply::ok(&id, accepted, &message),
             None => reply::notice(&message),
-        })
+        });
+        let ended = if accepted { self.wake(around) } else { Vec::new() };
+        [answer].into_iter().chain(ended).collect()
     }
 
     /// Asks who is there, once.

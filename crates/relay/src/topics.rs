@@ -1,6 +1,6 @@
 //! The topics that are carried now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +12,23 @@ use tokio::time::sleep;
 /// How soon a change by any process is followed.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-pub(crate) type Carried = Arc<BTreeSet<TopicId>>;
+pub(crate) type Carried = Arc<CarriedTopics>;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct CarriedTopics {
+    pub ids: BTreeSet<TopicId>,
+    /// What people call them.
+    pub names: BTreeMap<TopicId, String>,
+}
 
 pub(crate) async fn read(store: &dyn Store) -> Result<Carried, StoreError> {
-    let topics = store.topics().await?.into_iter();
-    Ok(Arc::new(topics.filter(|(t, _)| t.enabled).map(|(t, _)| t.topic_id).collect()))
+    let topics = store.topics().await?.into_iter().filter(|(topic, _)| topic.enabled);
+    let mut carried = CarriedTopics::default();
+    for (topic, _) in topics {
+        carried.ids.insert(topic.topic_id.clone());
+        carried.names.insert(topic.topic_id, topic.name);
+    }
+    Ok(Arc::new(carried))
 }
 
 /// Follows the store for ever. While it cannot be read, what was known holds.
@@ -26,7 +38,9 @@ pub(crate) async fn follow(store: Arc<dyn Store>, carried: watch::Sender<Carried
         if let Ok(now) = read(&*store).await {
             carried.send_if_modified(|before| {
                 let changed = *before != now;
-                *before = now;
+                if changed {
+                    *before = now;
+                }
                 changed
             });
         }

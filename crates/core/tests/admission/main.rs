@@ -4,9 +4,11 @@ mod bounds;
 mod order;
 mod topics;
 
+use std::sync::Arc;
+
 use kukuri_core::admission::{Age, Door, Rate, Topicless, Verdict, screen};
 use kukuri_core::{Admitted, Limits, Rejection, Source, TopicId, UnixMillis};
-use kukuri_event::UnixSeconds;
+use kukuri_event::{Body, UnixSeconds};
 use kukuri_store::conformance::signing::{Author, Draft};
 
 const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
@@ -34,6 +36,8 @@ struct Trial {
     topicless: Topicless,
     age: Age,
     handles: fn(&TopicId) -> bool,
+    /// What the door verified before.
+    seen: Option<Arc<Body>>,
 }
 
 impl Trial {
@@ -46,6 +50,7 @@ impl Trial {
             topicless: Topicless::Reject,
             age: Age::Bounded,
             handles: |_| true,
+            seen: None,
         }
     }
 
@@ -60,7 +65,7 @@ impl Trial {
             handles: &self.handles,
         };
         let screened = screen(&text, self.rate, &door)?;
-        screened.verify()?.admit(self.verdict, Source::Ws, None)
+        screened.verify_unless(self.seen.clone())?.admit(self.verdict, Source::Ws, None)
     }
 
     fn refusal(&self) -> Option<Rejection> {
@@ -70,4 +75,21 @@ impl Trial {
 
 fn refusal(draft: Draft) -> Option<Rejection> {
     Trial::of(draft).refusal()
+}
+
+/// An event that was verified is not verified again, and lends its good name to nothing else.
+#[test]
+fn the_same_event_is_taken_for_the_one_that_was_verified() {
+    let seen = Arc::clone(Trial::of(note()).run().expect("it is admitted").body());
+    let again = Trial { seen: Some(Arc::clone(&seen)), ..Trial::of(note()) };
+    let body = Arc::clone(again.run().expect("it is admitted").body());
+    assert!(Arc::ptr_eq(&body, &seen), "it was not read and checked again");
+    let other = Trial { seen: Some(seen.clone()), ..Trial::of(note().content("another")) };
+    assert_eq!(other.run().expect("it is admitted").event().content(), "another");
+    let mut forged = Trial { seen: Some(seen), ..Trial::of(note()) };
+    forged.spoil.push(|text| {
+        let (rest, sig) = text.split_once("\"sig\":\"").expect("it is signed");
+        format!("{rest}\"sig\":\"{}{}", "0".repeat(64), &sig[64..])
+    });
+    assert_eq!(forged.refusal(), Some(Rejection::BadSignature));
 }

@@ -16,18 +16,22 @@ use crate::letterbox::Letterbox;
 const TOPIC: &str = "kukuri:global";
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-struct Scene {
+pub struct Scene {
     store: Arc<Model>,
-    fanout: Fanout,
+    pub fanout: Fanout,
     author: Author,
 }
 
 impl Scene {
     async fn new() -> Self {
+        let config = FanoutConfig { ring_rows_max: 4, page_rows_max: 3, ..FanoutConfig::STANDARD };
+        Self::with(config).await
+    }
+
+    pub async fn with(config: FanoutConfig) -> Self {
         let store = Arc::new(Model::default());
         let carried = Act::carry(TopicId::global(), String::new());
         apply(&*store, vec![carried]).await;
-        let config = FanoutConfig { ring_rows_max: 4, page_rows_max: 3, ..FanoutConfig::STANDARD };
         let fanout = Fanout::start(store.clone(), Arc::new(World::now), config).await.unwrap();
         Self { store, fanout, author: Author::numbered(1) }
     }
@@ -44,7 +48,7 @@ impl Scene {
     }
 
     /// Publishes so many events and waits until they are passed on.
-    async fn publish_many(&self, events: std::ops::Range<u32>) -> Seq {
+    pub async fn publish_many(&self, events: std::ops::Range<u32>) -> Seq {
         self.publish(events.map(|nth| self.draft(1, &nth.to_string()))).await;
         let head = self.store.bounds().await.unwrap().head;
         self.reach(head).await;
@@ -60,19 +64,24 @@ impl Scene {
         timeout(WAIT_MAX, reached).await.expect("the fan-out reaches the head");
     }
 
-    fn subscription(&self) -> Subscription {
+    pub fn subscription(&self) -> Subscription {
         let filters = vec![Filter::parse(&format!(r##"{{"#t":["{TOPIC}"]}}"##)).unwrap()];
         Subscription { key: self.fanout.new_key(), filters: filters.into() }
     }
 
-    async fn attach(&self, to: &Subscription, letterbox: &Arc<Letterbox>, seq: Seq) -> Attached {
+    pub async fn attach(
+        &self,
+        to: &Subscription,
+        letterbox: &Arc<impl Mailbox + 'static>,
+        seq: Seq,
+    ) -> Attached {
         let mailbox: Arc<dyn Mailbox> = letterbox.clone();
         let cursor = Cursor { epoch: self.fanout.epoch(), seq };
         self.fanout.attach(to, &mailbox, cursor).await.unwrap()
     }
 }
 
-async fn apply(store: &dyn Store, acts: Vec<Act>) {
+pub async fn apply(store: &dyn Store, acts: Vec<Act>) {
     let batch: Vec<Command> =
         acts.into_iter().map(|act| Command { at: World::now(), act }).collect();
     store.apply(batch.into()).await.unwrap();

@@ -45,6 +45,7 @@ pub struct Checker {
     store: Arc<dyn Store>,
     clock: Clock,
     limits: Limits,
+    topicless: Topicless,
     age: Age,
     handled: Mutex<Handled>,
 }
@@ -57,11 +58,18 @@ struct Handled {
 }
 
 impl Checker {
-    pub async fn new(store: Arc<dyn Store>, clock: Clock, age: Age) -> anyhow::Result<Self> {
+    /// `limits` and `topicless` are those of every other door.
+    pub async fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        limits: Limits,
+        topicless: Topicless,
+        age: Age,
+    ) -> anyhow::Result<Self> {
         let topics = carried(&*store).await.context("cannot read the topics")?;
         let handled = Handled { topics: Arc::new(topics), read_at: Instant::now() };
         let handled = Mutex::new(handled);
-        Ok(Self { store, clock, limits: Limits::STANDARD, age, handled })
+        Ok(Self { store, clock, limits, topicless, age, handled })
     }
 
     /// Runs every check on a chunk. Blocks, and keeps a core busy.
@@ -69,7 +77,7 @@ impl Checker {
         let handled = self.handled(runtime);
         let door = Door {
             limits: &self.limits,
-            topicless: Topicless::Reject,
+            topicless: self.topicless,
             age: self.age,
             now: (self.clock)(),
             handles: &|topic| handled.contains(topic),

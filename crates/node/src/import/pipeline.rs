@@ -317,5 +317,5 @@ async fn first_answers(queue: &mut VecDeque<Submitted>) -> Vec<Answer> {
 /// Whoever interrupts twice does not want to wait for the answers under way.
 pub fn leave_at_once() -> ! {
     eprintln!("interrupted twice: leaving; run the same import again to go on");
-    std::process::exit(Exit::Interrupted.code().into())
+    Exit::Interrupted.leave()
 }

@@ -77,6 +77,23 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What the relay takes, `import` takes: a node could not read its own export otherwise.
+pub fn importing_goes_by_the_settings(site: &Site) {
+    let sign = |draft: &Draft| Author::numbered(1).sign(draft);
+    let large = Draft::new(1, NOW).tag("t", "kukuri:global").content("x".repeat(70_000));
+    let topicless = Draft::new(1, NOW).content("no topic");
+    let file = site.file("settings.jsonl", &[sign(&large), sign(&topicless)]);
+    site.run(&["import", text(&file)])
+        .code(3)
+        .says("line 1: invalid: event too large")
+        .says("line 2: invalid: missing topic");
+    let mut command = site.command(&["import", text(&file)]);
+    command.env("KUKURI_LIMITS_EVENTS_EVENT_BYTES_MAX", "100000");
+    command.env("KUKURI_LIMITS_MESSAGE_BYTES_MAX", "200000");
+    ended(command.env("KUKURI_RELAY_TOPICLESS", "global")).ok();
+    assert_eq!(site.exported(&[]).len(), 2);
+}
+
 pub fn importing_again_changes_nothing(site: &Site) {
     let lines = notes(600);
     site.import(&lines[..400]).ok();

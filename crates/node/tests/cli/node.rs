@@ -1,7 +1,11 @@
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kukuri_event::UnixSeconds;
+use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::condition::wait_for;
+use tokio_tungstenite::tungstenite;
 
+use crate::running::Running;
 use crate::site::{LIMIT, Site, ended, note};
 
 pub fn running_says_where_everything_is_and_ends_when_asked(site: &Site) {
@@ -21,6 +25,32 @@ pub fn running_says_where_everything_is_and_ends_when_asked(site: &Site) {
         assert_eq!(status.code(), Some(0), "{}", node.stderr());
         assert!(node.stderr().contains(signal), "{}", node.stderr());
     }
+}
+
+/// A store that does not let go of a batch holds up an orderly end, and not a second signal.
+pub fn a_second_signal_ends_at_once() {
+    let site = Site::sqlite();
+    let mut running = Running::start(&site, &[]);
+    let rival = rusqlite::Connection::open(site.path("data").join("events.db")).unwrap();
+    rival.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (mut socket, _) = tungstenite::connect(&running.url).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let note = Draft::new(1, UnixSeconds(now.try_into().unwrap())).tag("t", "kukuri:global");
+    let event = Author::numbered(1).sign(&note);
+    socket.send(format!("[\"EVENT\",{event}]").into()).unwrap();
+    let submitted = || {
+        let metrics = Running::get(&running.admin, "/metrics", "*/*").1;
+        metrics.contains("relay_events_submitted_total 1").then_some(())
+    };
+    wait_for("the event is in the lane", LIMIT, submitted).unwrap();
+    running.node.terminate().unwrap();
+    let finishing = || running.node.stderr().contains("finishing what is queued").then_some(());
+    wait_for("the first signal", LIMIT, finishing).unwrap();
+    running.node.terminate().unwrap();
+    let status = running.node.wait(LIMIT).unwrap();
+    assert_eq!(status.code(), Some(130), "{}", running.node.stderr());
+    rival.execute_batch("ROLLBACK").unwrap();
+    assert!(site.exported(&[]).is_empty(), "what was never acknowledged is not there");
 }
 
 pub fn wrong_command_lines_are_code_2(site: &Site) {

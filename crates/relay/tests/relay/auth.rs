@@ -9,6 +9,7 @@ use kukuri_relay::{AuthPolicy, Authed, Gate, OpenGate, RelayConfig};
 use kukuri_store::Model;
 use kukuri_testkit::generate::World;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::rig::{Client, Rig, Time, URL, config, draft, note, signed, signed_by, topic};
 
@@ -154,6 +155,62 @@ async fn a_gate_is_asked_where_proofs_are_required() {
     assert_eq!(client.closed("s").await, "restricted: not allowed to read here");
     rig.relay.set_auth(AuthPolicy::OFF);
     client.publish_ok(&signed(&note("nobody asks"))).await;
+}
+
+/// Lets in whom it is told to.
+struct ChangingGate {
+    open: watch::Sender<u64>,
+}
+
+impl ChangingGate {
+    const CLOSED: u64 = 0;
+    const OPEN: u64 = 1;
+
+    fn verdict(&self) -> Verdict {
+        if *self.open.borrow() == Self::OPEN { Verdict::Admit } else { Verdict::Blocked }
+    }
+}
+
+impl Gate for ChangingGate {
+    fn publish(&self, _: &Authed, _: &Event) -> Verdict {
+        self.verdict()
+    }
+
+    fn read(&self, _: &Authed, _: &[TopicId]) -> Verdict {
+        self.verdict()
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.open.subscribe())
+    }
+}
+
+/// A plan that ends, ends what is open; and who subscribed before proofs were required is asked about
+/// once they have given one.
+#[tokio::test]
+async fn open_subscriptions_are_asked_about_again() {
+    let open = watch::Sender::new(ChangingGate::OPEN);
+    let rig = Rig::with(config(), ChangingGate { open: open.clone() }).await;
+    let (mut early, mut proven) = (rig.client().await, rig.client().await);
+    for client in [&mut early, &mut proven] {
+        assert!(client.request("s", json!({"#t": [topic(1)]})).await.is_empty());
+    }
+    rig.relay.set_auth(AuthPolicy::REQUIRED);
+    let asked = challenge(&mut proven).await;
+    assert!(prove(&mut proven, &proof(3, &asked, URL)).await.0);
+    let mut writer = rig.client().await;
+    let asked = challenge(&mut writer).await;
+    assert!(prove(&mut writer, &proof(1, &asked, URL)).await.0);
+    let event = signed(&note("both hear it"));
+    writer.publish_ok(&event).await;
+    assert_eq!(proven.expect().await, json!(["EVENT", "s", event]));
+
+    open.send_replace(ChangingGate::CLOSED);
+    assert_eq!(proven.closed("s").await, "blocked: not allowed to read here");
+    let asked = challenge(&mut early).await;
+    assert_eq!(early.expect().await, json!(["EVENT", "s", event]));
+    assert!(prove(&mut early, &proof(2, &asked, URL)).await.0);
+    assert_eq!(early.closed("s").await, "blocked: not allowed to read here");
 }
 
 /// A proof is worth something to this relay only: it is not kept, and nobody else gets to see it,

@@ -45,6 +45,8 @@ async fn the_document_tells_the_limits_of_the_table() {
     ] {
         assert_eq!(told[key], limit, "{key}");
     }
+    // Those that NIP-11 has no names for are told by their own.
+    assert_eq!(document["limits"], serde_json::to_value(&limits).unwrap());
     assert_eq!(told["auth_required"], false);
     assert_eq!(told["payment_required"], false);
     assert_eq!(document["name"], "<b>rig</b>");
