@@ -25,6 +25,9 @@ pub struct Crowd {
     pub per_second: u32,
 }
 
+/// What those ask for who do not read: more than a socket and all that waits before it can hold.
+const UNREAD_REQUESTS: usize = 30;
+
 /// How many are in flight when it goes as fast as it goes.
 const IN_FLIGHT: usize = 64;
 
@@ -56,10 +59,19 @@ pub async fn fanout(
     for nth in 0..crowd.subscribers {
         let mut socket = Socket::connect(listen_at).await?;
         socket.request("s", &filter).await?;
-        match nth < crowd.stalled {
-            true => stalled.push(socket),
-            false => listening.push(socket.into_listener()?),
+        if nth >= crowd.stalled {
+            listening.push(socket.into_listener()?);
+            continue;
         }
+        for unread in 0..UNREAD_REQUESTS {
+            let filter = format!("{{\"#t\":[\"{}\"],\"limit\":500}}", topic[0]);
+            socket.send(format!("[\"REQ\",\"{unread}\",{filter}]")).await?;
+        }
+        stalled.push(socket);
+    }
+    if crowd.stalled > 0 {
+        // Until the relay has noticed that nobody reads.
+        target.quiet().await;
     }
     let listeners = {
         let sent = Arc::clone(&sent);
