@@ -5,9 +5,12 @@ use std::time::Duration;
 pub struct Options {
     pub fsync: Fsync,
     pub wakeup: Wakeup,
-    /// Connections for reads. The lane, the notifier and the listener have one more each.
+    /// Connections for questions: those of clients, exports and audits, of any length.
     pub readers_max: usize,
-    /// How long a read waits for one of them.
+    /// Connections for short reads of bounded size, such as live delivery waits for. The lane, the
+    /// notifier and the listener have one more each.
+    pub glances_max: usize,
+    /// How long a read waits for a connection of its sort.
     pub acquire_timeout: Duration,
     /// How often the head is read when nobody tells of a commit.
     pub poll_interval: Duration,
@@ -20,6 +23,7 @@ impl Options {
         fsync: Fsync::Required,
         wakeup: Wakeup::Notify,
         readers_max: 8,
+        glances_max: 4,
         acquire_timeout: Duration::from_secs(5),
         poll_interval: Duration::from_millis(1500),
         outbox_partition_rows: 1_000_000,

@@ -27,16 +27,19 @@ const LANE: &str = "SET lock_timeout = '5s'; SET statement_timeout = '10s';
     SET idle_in_transaction_session_timeout = '10s'; SET tcp_user_timeout = '10s';
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
 
-/// Not every platform can watch a socket during a statement; where it cannot, this fails alone.
-const LANE_WATCH: &str = "SET client_connection_check_interval = '2s'";
+/// A statement for a program that is gone ends early. Not every platform can watch a socket during a
+/// statement; where it cannot, this fails alone.
+const WATCH: &str = "SET client_connection_check_interval = '2s'";
 
 /// `OK true` means synced, whatever the server's, the database's or the role's own setting is for
 /// those who do not care. Settings that ask for more than that stay.
 const LANE_SYNC: &str = "SELECT set_config('synchronous_commit', 'on', FALSE)
     WHERE current_setting('synchronous_commit') = 'off'";
 
+/// Whoever leaves a transaction that may have ended need not be warned.
 const READER: &str = "SET statement_timeout = '30s';
-    SET idle_in_transaction_session_timeout = '30s'; SET default_transaction_read_only = on";
+    SET idle_in_transaction_session_timeout = '30s'; SET default_transaction_read_only = on;
+    SET client_min_messages = error";
 
 /// Changes of the schema wait for locks a while, but not for ever.
 const SETUP: &str = "SET search_path = cn_relay; SET lock_timeout = '60s';
@@ -101,13 +104,14 @@ async fn prepare_lane(connection: &mut PgConnection, fsync: Fsync) -> sqlx::Resu
     if fsync == Fsync::Required {
         run(connection, LANE_SYNC).await?;
     }
-    let _ = run(connection, LANE_WATCH).await;
+    let _ = run(connection, WATCH).await;
     run(connection, bounds::PREPARE).await
 }
 
 pub(crate) async fn prepare_reader(connection: &mut PgConnection) -> sqlx::Result<()> {
     run(connection, PLANS).await?;
     run(connection, READER).await?;
+    let _ = run(connection, WATCH).await;
     run(connection, bounds::PREPARE).await
 }
 

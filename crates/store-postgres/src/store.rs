@@ -17,7 +17,7 @@ use crate::lane::{APPLY_LIMIT, Session};
 use crate::migrate;
 use crate::notify::{self, Watched, publish};
 use crate::query::{Budget, Known, Moment};
-use crate::readers::Readers;
+use crate::readers::{Read, Readers};
 use crate::session::{Role, Server, within};
 use crate::subscriptions::Topics;
 use crate::{Options, Wakeup, bounds, facts, feed, list, page, query};
@@ -82,7 +82,7 @@ impl PostgresStore {
             }
             Wakeup::PollOnly => drop(tasks.spawn(notify::poll(watched))),
         }
-        let readers = Readers::new(server.clone(), &options, bounds.epoch, heads.subscribe());
+        let readers = Readers::new(&server, &options, bounds.epoch, heads.subscribe());
         readers.note(first.latest);
         let store = Self {
             readers,
@@ -118,7 +118,7 @@ impl PostgresStore {
     /// Ends all work and closes all connections.
     pub async fn close(mut self) {
         self._tasks.shutdown().await;
-        self.readers.close();
+        self.readers.close().await;
         *self.lane.lock().await = Lane::Lost;
     }
 
@@ -182,7 +182,7 @@ impl Store for PostgresStore {
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
         limited(async {
-            let mut at = self.readers.snapshot().await?;
+            let mut at = self.readers.snapshot(Read::Glance).await?;
             let version = at.bounds.topics_version;
             let facts = facts::load(at.connection(), &self.topics, version, &needs).await?;
             at.end(facts).await
@@ -197,14 +197,14 @@ impl Store for PostgresStore {
         let known = Known { moment, latest };
         let mut budget = Budget::of(&query);
         let answer = limited(async {
-            let mut reader = self.readers.reader().await?;
-            let connection = &mut reader.connection;
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let connection = reader.connection();
             let answer =
                 query::answer_at_once(connection, numbers, &query, known, &mut budget).await?;
             if let Some(hits) = reader.end(answer) {
                 return Ok(Ok(hits));
             }
-            let mut at = self.readers.snapshot().await?;
+            let mut at = self.readers.snapshot(Read::Question).await?;
             let answer = query::answer(&mut at, numbers, &query, latest, budget).await?;
             at.end(answer).await
         });
@@ -215,8 +215,8 @@ impl Store for PostgresStore {
     async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
         limited(async {
             let latest = self.readers.latest();
-            let mut reader = self.readers.reader().await?;
-            let bodies = list::bodies(&mut reader.connection, &events, latest).await?;
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let bodies = list::bodies(reader.connection(), &events, latest).await?;
             Ok(reader.end(bodies))
         })
         .await
@@ -224,7 +224,7 @@ impl Store for PostgresStore {
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
         limited(async {
-            let mut at = self.readers.snapshot().await?;
+            let mut at = self.readers.snapshot(Read::Glance).await?;
             let rows = feed::after(&mut at, &self.topics.numbers, after, rows_max).await;
             at.end(rows).await
         })
@@ -233,7 +233,7 @@ impl Store for PostgresStore {
 
     async fn bounds(&self) -> Result<FeedBounds, StoreError> {
         limited(async {
-            let at = self.readers.snapshot().await?;
+            let at = self.readers.snapshot(Read::Glance).await?;
             let bounds = at.bounds.feed;
             at.end(bounds).await
         })
@@ -246,8 +246,8 @@ impl Store for PostgresStore {
 
     async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
         limited(async {
-            let mut reader = self.readers.reader().await?;
-            let topics = list::topics(&mut reader.connection).await?;
+            let mut reader = self.readers.reader(Read::Glance).await?;
+            let topics = list::topics(reader.connection()).await?;
             Ok(reader.end(topics))
         })
         .await
@@ -255,8 +255,8 @@ impl Store for PostgresStore {
 
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
         limited(async {
-            let mut reader = self.readers.reader().await?;
-            let connection = &mut reader.connection;
+            let mut reader = self.readers.reader(Read::Glance).await?;
+            let connection = reader.connection();
             let linked = list::linked(connection, &self.topics.numbers, &topic, events_max).await?;
             Ok(reader.end(linked))
         })
@@ -269,8 +269,8 @@ impl Store for PostgresStore {
         events_max: usize,
     ) -> Result<Vec<EventId>, StoreError> {
         limited(async {
-            let mut reader = self.readers.reader().await?;
-            let expired = list::expired(&mut reader.connection, now, events_max).await?;
+            let mut reader = self.readers.reader(Read::Glance).await?;
+            let expired = list::expired(reader.connection(), now, events_max).await?;
             Ok(reader.end(expired))
         })
         .await
@@ -287,8 +287,8 @@ impl Store for PostgresStore {
 
     async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
         limited(async {
-            let mut reader = self.readers.reader().await?;
-            let connection = &mut reader.connection;
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let connection = reader.connection();
             let page = page::page(connection, &self.topics.numbers, after, entries_max).await?;
             Ok(reader.end(page))
         })

@@ -1,5 +1,5 @@
-//! What is PostgreSQL's own: the schema, partitions, broken connections, and word of commits between
-//! processes.
+//! What is PostgreSQL's own: the schema, partitions, connections and how they break, and word of
+//! commits between processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,6 +9,8 @@ mod faults;
 mod partitions;
 #[path = "postgres/queries.rs"]
 mod queries;
+#[path = "postgres/readers.rs"]
+mod readers;
 #[path = "postgres/rig.rs"]
 mod rig;
 #[path = "postgres/schema.rs"]

@@ -55,7 +55,8 @@ pub enum Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub sync: Sync,
-    /// How many reads may run at once.
+    /// How many questions may be answered at once: those of clients, exports and audits, of any
+    /// length. Short reads have connections beside these.
     pub readers: usize,
     /// New events whose index rows are written together, in one sorted run.
     pub run_events: usize,
@@ -64,12 +65,18 @@ pub struct Options {
 }
 
 /// How many reads a node runs at once.
-pub const READS_MAX: usize = 4;
+pub const READS_MAX: usize = QUESTIONS_MAX + GLANCES_MAX;
+
+const QUESTIONS_MAX: usize = 4;
+
+/// Glances are short reads of bounded size, those that live delivery waits for among them. They have
+/// connections of their own, so that they wait for each other only, however much is asked.
+const GLANCES_MAX: usize = 2;
 
 impl Options {
     /// What a node runs with.
     pub fn standard(epoch: i64) -> Self {
-        Self { sync: Sync::Full, readers: READS_MAX, run_events: 64 * 1024, epoch }
+        Self { sync: Sync::Full, readers: QUESTIONS_MAX, run_events: 64 * 1024, epoch }
     }
 }
 
@@ -78,7 +85,8 @@ pub struct SqliteStore {
     watcher: Option<Watcher>,
     writer: Arc<Worker>,
     write_state: Arc<Writer>,
-    readers: Readers,
+    questions: Readers,
+    glances: Readers,
     heads: channel::Sender<Seq>,
 }
 
@@ -119,24 +127,17 @@ impl SqliteStore {
         let tail = Arc::new(Tail::new());
         let reader = || connection::open_reader(&path, options.sync).map_err(named);
         let desk = |conn| Desk::new(conn, Arc::clone(&tail));
-        let readers = (0..options.readers.max(1)).map(|_| reader().map(desk));
-        let readers = Readers::new(readers.collect::<Result<_, _>>()?);
+        let questions_max = options.readers.max(1);
+        let readers = |count| {
+            let desks = (0..count).map(|_| reader().map(desk)).collect::<Result<_, StoreError>>();
+            Ok::<_, StoreError>(Readers::new(desks?, questions_max + GLANCES_MAX))
+        };
+        let (questions, glances) = (readers(questions_max)?, readers(GLANCES_MAX)?);
         let writer = Arc::new(Worker::start("sqlite-write", desk(conn)));
         let write_state = Arc::new(Writer::new(path.clone(), options));
         let settle = settle(Arc::downgrade(&writer), &write_state);
         let watcher = Watcher::start(reader()?, heads.clone(), settle);
-        Ok(Self { watcher: Some(watcher), writer, write_state, readers, heads })
-    }
-
-    async fn read<T, E>(
-        &self,
-        job: impl FnOnce(&mut Desk) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        self.readers.run(job).await?
+        Ok(Self { watcher: Some(watcher), writer, write_state, questions, glances, heads })
     }
 }
 
@@ -170,28 +171,29 @@ impl Store for SqliteStore {
     }
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
-        self.read(move |desk| {
-            let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
-            let tail = TailAt { segment: &segment, head: bounds.head };
-            facts::load(&conn, numbers, tail, &needs)
-        })
-        .await
+        self.glances
+            .read(move |desk| {
+                let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
+                let tail = TailAt { segment: &segment, head: bounds.head };
+                facts::load(&conn, numbers, tail, &needs)
+            })
+            .await
     }
 
     async fn query(&self, query: Query) -> Result<Hits, QueryError> {
-        self.read(move |desk| query::run(desk, &query)).await
+        self.questions.read(move |desk| query::run(desk, &query)).await
     }
 
     async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
-        self.read(move |desk| page::bodies(&desk.conn, &events)).await
+        self.questions.read(move |desk| page::bodies(&desk.conn, &events)).await
     }
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
-        self.read(move |desk| feed::read(desk, after, rows_max)).await
+        self.glances.read(move |desk| feed::read(desk, after, rows_max)).await
     }
 
     async fn bounds(&self) -> Result<FeedBounds, StoreError> {
-        self.read(|desk| desk::bounds(&desk.conn)).await
+        self.glances.read(|desk| desk::bounds(&desk.conn)).await
     }
 
     fn heads(&self) -> channel::Receiver<Seq> {
@@ -199,7 +201,8 @@ impl Store for SqliteStore {
     }
 
     async fn topics(&self) -> Result<Vec<(NodeTopic, Usage)>, StoreError> {
-        let entries = self.page(Place::Topics(None), usize::MAX).await?;
+        let all = |desk: &mut Desk| page::page(desk, &Place::Topics(None), usize::MAX);
+        let entries = self.glances.read(all).await?;
         let topic = |entry| match entry {
             Entry::Topic(topic, usage) => Some((topic, usage)),
             _ => None,
@@ -208,7 +211,7 @@ impl Store for SqliteStore {
     }
 
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
-        self.read(move |desk| page::linked(desk, &topic, events_max)).await
+        self.glances.read(move |desk| page::linked(desk, &topic, events_max)).await
     }
 
     async fn expired(
@@ -216,10 +219,10 @@ impl Store for SqliteStore {
         now: UnixSeconds,
         events_max: usize,
     ) -> Result<Vec<EventId>, StoreError> {
-        self.read(move |desk| page::expired(desk, now, events_max)).await
+        self.glances.read(move |desk| page::expired(desk, now, events_max)).await
     }
 
     async fn page(&self, after: Place, entries_max: usize) -> Result<Vec<Entry>, StoreError> {
-        self.read(move |desk| page::page(desk, &after, entries_max)).await
+        self.questions.read(move |desk| page::page(desk, &after, entries_max)).await
     }
 }

@@ -1,17 +1,12 @@
 //! What breaks says what it is, and what was not acknowledged can be done again.
 
-use std::time::Duration;
-
 use kukuri_core::{Duplicate, Outcome, Seq};
 use kukuri_store::{FeedError, Place, QueryError, Store, StoreError};
-use kukuri_store_postgres::Options;
 use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::proxy::{Cut, Proxy};
 use sqlx::{Connection, PgConnection, raw_sql};
 
-use crate::rig::{
-    self, LIMIT, OPTIONS, database, enable, feed, note, notes, open, publish, query, store,
-};
+use crate::rig::{self, LIMIT, database, enable, feed, note, notes, open, publish, query, store};
 
 /// A cut at COMMIT leaves the outcome unknown; the event's id tells when the batch is run again.
 #[tokio::test(flavor = "multi_thread")]
@@ -159,31 +154,4 @@ async fn rows_that_are_missing_are_noticed() {
     let failed = rig::apply(&store, rig::NOW.into(), vec![unlink]).await;
     assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
     assert_eq!(feed(&store).await.len(), 3, "nothing of it was written");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn readers_are_bounded() {
-    let cluster = rig::cluster();
-    let options =
-        Options { readers_max: 1, acquire_timeout: Duration::from_millis(200), ..OPTIONS };
-    let (store, name) = rig::store_with(&cluster, options).await;
-    let store = std::sync::Arc::new(store);
-    let mut operator = PgConnection::connect(&cluster.url(&name)).await.unwrap();
-    let lock = "BEGIN; LOCK TABLE cn_relay.node_subscriptions IN ACCESS EXCLUSIVE MODE";
-    raw_sql(lock).execute(&mut operator).await.unwrap();
-    let first = tokio::spawn({
-        let store = std::sync::Arc::clone(&store);
-        async move { store.topics().await.map(|topics| topics.len()) }
-    });
-    let waiting = "SELECT count(*) FROM pg_stat_activity
-        WHERE application_name = 'kukuri reader' AND wait_event_type = 'Lock'";
-    wait_for("the reader to wait", LIMIT, || {
-        (cluster.sql(&name, waiting).unwrap() == "1").then_some(())
-    })
-    .unwrap();
-    let failed = store.bounds().await;
-    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
-    raw_sql("COMMIT").execute(&mut operator).await.unwrap();
-    assert_eq!(first.await.unwrap(), Ok(1));
-    store.bounds().await.unwrap();
 }
