@@ -224,9 +224,11 @@ impl Store for PostgresStore {
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
         limited(async {
-            let mut at = self.readers.snapshot(Read::Glance).await?;
-            let rows = feed::after(&mut at, &self.topics.numbers, after, rows_max).await;
-            at.end(rows).await
+            let known = *self.heads.borrow();
+            let mut reader = self.readers.reader(Read::Glance).await?;
+            let (connection, numbers) = (reader.connection(), &self.topics.numbers);
+            let rows = feed::after(connection, numbers, after, rows_max, known).await?;
+            Ok(reader.end(rows))
         })
         .await?
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -25,21 +25,34 @@ pub struct Crowd {
     pub per_second: u32,
 }
 
+impl Crowd {
+    /// How long listeners leave the machine to the relay: half of the time between two events, so that
+    /// no two are read at once.
+    fn rest(&self) -> Duration {
+        match self.per_second {
+            0 => Duration::ZERO,
+            rate => Duration::from_secs(1) / (2 * rate),
+        }
+    }
+}
+
 /// What those ask for who do not read: more than a socket and all that waits before it can hold.
 const UNREAD_REQUESTS: usize = 30;
 
 /// How many are in flight when it goes as fast as it goes.
 const IN_FLIGHT: usize = 64;
 
-/// When each event was sent, in nanoseconds since the beginning.
+/// When each event was sent, in nanoseconds since the beginning, by the clock of the machine: arrivals
+/// are told by it.
 struct Sent {
-    start: Instant,
+    start: SystemTime,
     nanos: Vec<AtomicU64>,
 }
 
 impl Sent {
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        let since = self.start.elapsed().unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -53,7 +66,7 @@ pub async fn fanout(
     let topic = &target.topics[..1];
     let load = Load::of(topic, crowd.events, first);
     let nanos = (0..crowd.events).map(|_| AtomicU64::new(0)).collect();
-    let sent = Arc::new(Sent { start: Instant::now(), nanos });
+    let sent = Arc::new(Sent { start: SystemTime::now(), nanos });
     let filter = format!("{{\"#t\":[\"{}\"],\"limit\":1}}", topic[0]);
     let (mut listening, mut stalled) = (Vec::new(), Vec::new());
     for nth in 0..crowd.subscribers {
@@ -75,7 +88,8 @@ pub async fn fanout(
     }
     let listeners = {
         let sent = Arc::clone(&sent);
-        spawn_blocking(move || listen(Ears::of(listening), &sent, first))
+        let ears = Ears::of(listening)?;
+        spawn_blocking(move || listen(ears, crowd.rest(), &sent, first))
     };
     let publisher = Socket::connect(&target.url).await?;
     let (cpu, start) = (target.cpu(), Instant::now());
@@ -124,15 +138,15 @@ async fn publish(
     Ok(())
 }
 
-/// Returns how long after it was sent each event came, over all who listen.
-fn listen(ears: Ears, sent: &Sent, first: usize) -> anyhow::Result<Vec<Duration>> {
+/// Returns how long after it was sent each event arrived, over all who listen.
+fn listen(ears: Ears, rest: Duration, sent: &Sent, first: usize) -> anyhow::Result<Vec<Duration>> {
     let wanted = sent.nanos.len() * ears.len();
     let mut times = Vec::with_capacity(wanted);
-    ears.listen(wanted, SILENCE_MAX, |message, now| {
+    ears.listen(wanted, rest, SILENCE_MAX, |message, arrived| {
         let nth = number(message).and_then(|number| number.checked_sub(first));
         let Some(at) = nth.and_then(|nth| sent.nanos.get(nth)) else { return false };
         let sent_at = sent.start + Duration::from_nanos(at.load(Ordering::Acquire));
-        times.push(now.saturating_duration_since(sent_at));
+        times.push(arrived.duration_since(sent_at).unwrap_or_default());
         true
     })?;
     Ok(times)
