@@ -18,6 +18,11 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// Whether there is nothing to commit.
+    pub fn is_void(&self) -> bool {
+        self.writes.is_empty() && self.rows.is_empty()
+    }
+
     /// The head once the decision is committed.
     pub fn head(&self) -> Seq {
         self.rows.last().map_or(self.base, |row| row.seq)

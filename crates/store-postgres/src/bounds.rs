@@ -1,4 +1,4 @@
-//! Where the feed begins and ends: the first thing that every transaction reads.
+//! Where the feed begins and ends: what every read goes by.
 
 use kukuri_core::{Epoch, FeedBounds, Seq, UnixMillis};
 use sqlx::postgres::PgConnection;
@@ -19,49 +19,66 @@ pub(crate) struct Bounds {
     pub feed: FeedBounds,
     /// How often node-level subscriptions have changed.
     pub topics_version: i64,
-    /// When the last row was taken in.
+    /// When the last row that was looked for was taken in.
     pub latest: Option<UnixMillis>,
 }
 
-/// Runs `begin`, which may be several statements or none, and reads the bounds of the feed in its
-/// life `epoch`, whose head is not before `known`.
+/// What is known of a feed before its bounds are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    pub epoch: Epoch,
+    /// The head is not before this one.
+    pub head: Seq,
+}
+
+impl Bounds {
+    /// `last` is the last row, if there is one at or after the head that was known.
+    pub fn new(
+        epoch: Epoch,
+        floor: Seq,
+        topics_version: i64,
+        last: Option<(Seq, UnixMillis)>,
+    ) -> Self {
+        let head = last.map_or(floor, |(last, _)| last.max(floor));
+        let latest = last.map(|(_, taken_in)| taken_in);
+        Self { feed: FeedBounds { epoch, floor, head }, topics_version, latest }
+    }
+
+    /// A feed never goes back, and never becomes another one while a program has it open.
+    pub fn checked(self, expected: Expected) -> Result<Self, Fault> {
+        let Expected { epoch, head } = expected;
+        if self.feed.epoch != epoch || (self.latest.is_none() && self.feed.floor < head) {
+            return Err(Fault::corrupt(format!(
+                "the feed was replaced while the program ran, it no longer reaches {head}: restart"
+            )));
+        }
+        Ok(self)
+    }
+}
+
+/// Runs `begin`, which may be several statements or none, and reads the bounds of the feed.
 pub(crate) async fn begin(
     connection: &mut PgConnection,
     begin: &str,
-    epoch: Epoch,
-    known: Seq,
+    expected: Expected,
 ) -> Result<Bounds, Fault> {
-    let (bounds, last) = execute(connection, begin, known).await?;
-    if bounds.feed.epoch != epoch || (last.is_none() && bounds.feed.floor < known) {
-        return Err(Fault::corrupt(format!(
-            "the feed was replaced while the program ran, it no longer reaches {known}: restart"
-        )));
-    }
-    Ok(bounds)
+    execute(connection, begin, expected.head).await?.checked(expected)
 }
 
 /// As [`begin`], when nothing is known yet.
 pub(crate) async fn first(connection: &mut PgConnection) -> Result<Bounds, Fault> {
     raw_sql(PREPARE).execute(&mut *connection).await?;
-    let (bounds, _) = execute(connection, "", Seq::ZERO).await?;
-    Ok(bounds)
+    execute(connection, "", Seq::ZERO).await
 }
 
-async fn execute(
-    connection: &mut PgConnection,
-    begin: &str,
-    known: Seq,
-) -> Result<(Bounds, Option<Seq>), Fault> {
+async fn execute(connection: &mut PgConnection, begin: &str, known: Seq) -> Result<Bounds, Fault> {
     let sql = format!("{begin}; EXECUTE bounds({known})");
     let rows = raw_sql(AssertSqlSafe(sql)).fetch_all(connection).await?;
     let row = rows.last().ok_or_else(|| Fault::corrupt("feed_meta is empty; run doctor"))?;
-    let floor = Seq(row.try_get(1)?);
-    let last = row.try_get::<Option<i64>, _>(3)?.map(Seq);
-    let feed = FeedBounds {
-        epoch: Epoch(row.try_get(0)?),
-        floor,
-        head: last.map_or(floor, |last| last.max(floor)),
+    let last = match (row.try_get::<Option<i64>, _>(3)?, row.try_get::<Option<i64>, _>(4)?) {
+        (Some(seq), Some(taken_in)) => Some((Seq(seq), UnixMillis(taken_in))),
+        _ => None,
     };
-    let latest = row.try_get::<Option<i64>, _>(4)?.map(UnixMillis);
-    Ok((Bounds { feed, topics_version: row.try_get(2)?, latest }, last))
+    let (epoch, floor) = (Epoch(row.try_get(0)?), Seq(row.try_get(1)?));
+    Ok(Bounds::new(epoch, floor, row.try_get(2)?, last))
 }

@@ -1,17 +1,18 @@
-//! Loading the keys that the rules ask for: one statement, however many they are, and another one
-//! for events that are there.
+//! Loading the keys that the rules ask for, with the bounds of the feed: one statement, however many they
+//! are, and another one for events that are there.
 
 use std::collections::BTreeSet;
 
-use kukuri_core::{Facts, ReadSet, Record, TopicId};
+use kukuri_core::{Facts, ReadSet, Record, TopicId, follow_up};
 use kukuri_event::EventId;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
+use crate::bounds::{Bounds, Expected};
 use crate::error::Fault;
 use crate::numbers::TopicNumbers;
 use crate::rows::{self, columns, record_columns};
-use crate::subscriptions::Topics;
+use crate::subscriptions::{ById, Topics};
 
 const KEYS: &str = concat!(
     "SELECT ",
@@ -28,7 +29,13 @@ const KEYS: &str = concat!(
     JOIN current_versions v ON v.kind = k.kind AND v.pubkey = k.pubkey AND v.d = k.d
     UNION ALL SELECT ",
     columns!(usage),
-    " FROM topic_usage u WHERE u.topic_no = ANY($7)"
+    " FROM topic_usage u WHERE u.topic_no = ANY($7)
+    UNION ALL SELECT ",
+    columns!(stand),
+    " FROM feed_meta m CROSS JOIN lane l
+    UNION ALL SELECT ",
+    columns!(last),
+    " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $8 ORDER BY seq DESC LIMIT 1) AS o"
 );
 
 /// Dedupe says in which partition each would be.
@@ -39,37 +46,84 @@ const RECORDS: &str = concat!(
     JOIN events e ON e.seq = k.seq AND e.ingested_at = k.ingested_at"
 );
 
-/// Loads `needs` on a connection whose transaction decides as of when, in which the subscriptions
-/// are those of `topics_version`.
+/// What is there of the keys a batch needs, and where feed and lane stood then.
+pub(crate) struct Loaded {
+    pub facts: Facts,
+    pub bounds: Bounds,
+    /// How many batches were committed.
+    pub revision: i64,
+}
+
+/// Loads `needs`, and what follows from them, on a connection whose transaction decides as of when.
+pub(crate) async fn load_all(
+    connection: &mut PgConnection,
+    topics: &Topics,
+    expected: Expected,
+    needs: &ReadSet,
+) -> Result<Loaded, Fault> {
+    let mut loaded = load(connection, topics, expected, needs).await?;
+    let more = follow_up(&loaded.facts);
+    if !more.is_empty() {
+        loaded.facts.extend(load(connection, topics, expected, &more).await?.facts);
+    }
+    Ok(loaded)
+}
+
+/// As [`load_all`], in one statement and so as of one moment without a transaction. `None` if one
+/// statement cannot tell all: an event is there already, a version replaces another, a topic is new to
+/// this process.
+pub(crate) async fn load_at_once(
+    connection: &mut PgConnection,
+    topics: &Topics,
+    expected: Expected,
+    needs: &ReadSet,
+) -> Result<Option<Loaded>, Fault> {
+    let Some(numbers) = topics.numbers.known(&needs.topics) else { return Ok(None) };
+    let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, needs).await?;
+    let stored = loaded.facts.dedupe.values().flatten().any(|row| row.seq.is_some());
+    if stored || !follow_up(&loaded.facts).is_empty() {
+        return Ok(None);
+    }
+    if !needs.topics.is_empty() {
+        let subscriptions = topics.subscriptions.remembered(loaded.bounds.topics_version);
+        let Some(subscriptions) = subscriptions else { return Ok(None) };
+        fill_in(&mut loaded.facts, &subscriptions);
+    }
+    Ok(Some(loaded))
+}
+
+/// Loads `needs` alone.
 pub(crate) async fn load(
     connection: &mut PgConnection,
     topics: &Topics,
-    topics_version: i64,
+    expected: Expected,
     needs: &ReadSet,
-) -> Result<Facts, Fault> {
-    let mut facts = Facts::absent(needs);
-    if needs.is_empty() {
-        return Ok(facts);
-    }
-    load_keys(connection, &topics.numbers, needs, &mut facts).await?;
-    load_records(connection, &topics.numbers, &mut facts).await?;
+) -> Result<Loaded, Fault> {
+    let wanted: Vec<&TopicId> = needs.topics.iter().collect();
+    let numbers = topics.numbers.find(connection, &wanted).await?;
+    let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, needs).await?;
+    load_records(connection, &topics.numbers, &mut loaded.facts).await?;
     if !needs.topics.is_empty() {
-        let subscriptions = topics.subscriptions.at(connection, topics_version).await?;
-        for (topic, row) in &mut facts.topics {
-            *row = subscriptions.get(topic).cloned();
-        }
+        let version = loaded.bounds.topics_version;
+        fill_in(&mut loaded.facts, &*topics.subscriptions.at(connection, version).await?);
     }
-    Ok(facts)
+    Ok(loaded)
+}
+
+fn fill_in(facts: &mut Facts, subscriptions: &ById) {
+    for (topic, row) in &mut facts.topics {
+        *row = subscriptions.get(topic).cloned();
+    }
 }
 
 async fn load_keys(
     connection: &mut PgConnection,
     numbers: &TopicNumbers,
+    topics: Vec<i32>,
+    expected: Expected,
     needs: &ReadSet,
-    facts: &mut Facts,
-) -> Result<(), Fault> {
-    let topics: Vec<&TopicId> = needs.topics.iter().collect();
-    let topics = numbers.find(connection, &topics).await?;
+) -> Result<Loaded, Fault> {
+    let mut facts = Facts::absent(needs);
     let (tombstones, versions) = (&needs.tombstones, &needs.versions);
     let found = sqlx::query(KEYS)
         .bind(column(needs.events.iter().map(EventId::prefix)))
@@ -78,28 +132,41 @@ async fn load_keys(
         .bind(column(versions.iter().map(|key| i32::from(key.kind.0))))
         .bind(column(versions.iter().map(|key| *key.pubkey.as_bytes())))
         .bind(column(versions.iter().map(|key| key.d.as_bytes())))
-        .bind(topics);
+        .bind(topics)
+        .bind(expected.head.0);
+    let (mut stand, mut last) = (None, None);
     for row in found.fetch_all(connection).await? {
         match row.try_get(0)? {
-            rows::DEDUPE => {
-                let (key, row) = rows::dedupe(&row)?;
-                // Others may share the first bytes of an id.
-                facts.dedupe.entry(key).and_modify(|known| *known = Some(row));
-            }
-            rows::TOMBSTONE => {
-                let (key, row) = rows::tombstone(&row)?;
-                facts.tombstones.insert(key, Some(row));
-            }
-            rows::VERSION => {
-                let (key, row) = rows::version(&row)?;
-                facts.versions.insert(key, Some(row));
-            }
-            rows::USAGE => {
-                let (number, row) = rows::usage(&row)?;
-                facts.usage.insert(numbers.id(number)?, Some(row));
-            }
-            other => return Err(Fault::corrupt(format!("a row of the unknown sort {other}"))),
+            rows::STAND => stand = Some(rows::stand(&row)?),
+            rows::LAST => last = Some(rows::last(&row)?),
+            sort => fact(sort, &row, numbers, &mut facts)?,
         }
+    }
+    let stand = stand.ok_or_else(|| Fault::corrupt("feed_meta or lane is empty; run doctor"))?;
+    let bounds = Bounds::new(stand.epoch, stand.floor, stand.topics_version, last);
+    Ok(Loaded { facts, bounds: bounds.checked(expected)?, revision: stand.revision })
+}
+
+fn fact(sort: i16, row: &PgRow, numbers: &TopicNumbers, facts: &mut Facts) -> Result<(), Fault> {
+    match sort {
+        rows::DEDUPE => {
+            let (key, row) = rows::dedupe(row)?;
+            // Others may share the first bytes of an id.
+            facts.dedupe.entry(key).and_modify(|known| *known = Some(row));
+        }
+        rows::TOMBSTONE => {
+            let (key, row) = rows::tombstone(row)?;
+            facts.tombstones.insert(key, Some(row));
+        }
+        rows::VERSION => {
+            let (key, row) = rows::version(row)?;
+            facts.versions.insert(key, Some(row));
+        }
+        rows::USAGE => {
+            let (number, row) = rows::usage(row)?;
+            facts.usage.insert(numbers.id(number)?, Some(row));
+        }
+        other => return Err(Fault::corrupt(format!("a row of the unknown sort {other}"))),
     }
     Ok(())
 }

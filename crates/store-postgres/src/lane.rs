@@ -1,21 +1,25 @@
-//! The lane's own connection: a batch from lock to commit.
+//! The lane's own connection: a batch from its first look to its commit.
+//!
+//! The one row of the table `lane` counts batches, and every batch changes it: who writes compares it
+//! with what it has read. As a rule nobody else writes, and one statement reads all that a batch needs:
+//! then a batch is that statement and another one that writes and commits. Otherwise it locks the row
+//! before it looks, and others wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Command, Decision, Epoch, Seq, View, decide, follow_up, needs};
+use kukuri_core::{Command, Decision, Epoch, ReadSet, Seq, View, decide, needs};
 use sqlx::postgres::PgConnection;
 use sqlx::raw_sql;
 
+use crate::Fsync;
+use crate::bounds::Expected;
 use crate::error::Fault;
+use crate::facts::{self, Loaded};
 use crate::partition::Partitions;
 use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
-use crate::write::write;
-use crate::{Fsync, bounds, facts};
-
-/// "cn_relay" in ASCII. Advisory locks belong to one database, so the schema is all there is to name.
-pub(crate) const LOCK_KEY: i64 = 7_164_769_002_125_549_945;
+use crate::write::{topics_of, write};
 
 /// How long one try may take: connecting (10 s), waiting for the lock (5 s), and some statements of
 /// far less than a second each. It ends before the lane gives up on a store that is stuck
@@ -24,15 +28,20 @@ pub(crate) const APPLY_LIMIT: Duration = Duration::from_secs(25);
 
 /// Whoever gets the lock sees all that its last holder wrote: the statements after this one take
 /// snapshots of their own, whatever isolation the server offers by itself.
-const BEGIN: &str =
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(7164769002125549945)";
+const BEGIN_LOCKED: &str =
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT revision FROM lane FOR UPDATE";
+
+/// How many batches lock before they look once another writer was met: where several write, who only
+/// hopes for the best does most of its work in vain.
+const CROWDED_BATCHES: u32 = 64;
 
 pub(crate) struct Session {
     connection: PgConnection,
     partitions: Partitions,
-    epoch: Epoch,
-    /// A head that this session has seen.
-    head: Seq,
+    /// The feed, and a head that this session has seen.
+    expected: Expected,
+    /// How many more batches lock before they look.
+    crowded_batches: u32,
 }
 
 impl Session {
@@ -44,7 +53,8 @@ impl Session {
     ) -> Result<Self, Fault> {
         let mut connection = server.connect(Role::Lane(fsync)).await?;
         let partitions = Partitions::load(&mut connection, outbox_partition_rows).await?;
-        Ok(Self { connection, partitions, epoch, head: Seq::ZERO })
+        let expected = Expected { epoch, head: Seq::ZERO };
+        Ok(Self { connection, partitions, expected, crowded_batches: 0 })
     }
 
     /// Runs a batch. After an error the session is of unknown state and must be dropped.
@@ -53,51 +63,81 @@ impl Session {
         batch: &Arc<[Command]>,
         topics: &Topics,
     ) -> Result<Decision, Fault> {
-        self.partitions.prepare(&mut self.connection, batch, self.head).await?;
-        loop {
-            if let Some(decision) = self.attempt(batch, topics).await? {
-                self.head = decision.head();
-                return Ok(decision);
-            }
+        self.partitions.prepare(&mut self.connection, batch, self.expected.head).await?;
+        let needs = needs(batch);
+        let mut decision = None;
+        if self.crowded_batches == 0 {
+            decision = self.run_free(batch, &needs, topics).await?;
         }
+        let decision = match decision {
+            Some(decision) => decision,
+            None => self.run_locked(batch, &needs, topics).await?,
+        };
+        self.expected.head = decision.head();
+        Ok(decision)
     }
 
-    /// `None` if the feed ran out of partitions, which are there now.
-    async fn attempt(
+    /// Looks and writes without a lock; `None` if nothing was written because that is not enough.
+    async fn run_free(
         &mut self,
         batch: &[Command],
+        needs: &ReadSet,
         topics: &Topics,
     ) -> Result<Option<Decision>, Fault> {
         let connection = &mut self.connection;
-        let bounds = bounds::begin(connection, BEGIN, self.epoch, self.head).await?;
-        let version = bounds.topics_version;
-        let mut facts = facts::load(connection, topics, version, &needs(batch)).await?;
-        let more = follow_up(&facts);
-        facts.extend(facts::load(connection, topics, version, &more).await?);
-        let decision = decide(View::new(facts), bounds.feed.head, batch);
-        if decision.writes.is_empty() && decision.rows.is_empty() {
-            raw_sql("ROLLBACK").execute(connection).await?;
+        let loaded = facts::load_at_once(connection, topics, self.expected, needs).await?;
+        let Some((decision, revision)) = loaded.map(|loaded| decided(loaded, batch)) else {
+            return Ok(None);
+        };
+        if decision.is_void() {
             return Ok(Some(decision));
         }
-        if !self.partitions.hold(decision.head()) {
-            raw_sql("ROLLBACK").execute(&mut *connection).await?;
-            self.partitions.extend(connection, decision.head()).await?;
+        let numbers = topics.numbers.assigned(&topics_of(&decision));
+        let Some(numbers) = numbers.filter(|_| self.partitions.hold(decision.head())) else {
             return Ok(None);
+        };
+        match write(connection, &numbers, &decision, revision).await {
+            Ok(()) => Ok(Some(decision)),
+            Err(Fault::Fenced) => {
+                self.crowded_batches = CROWDED_BATCHES;
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
         }
-        let added = write(connection, &topics.numbers, &decision).await?;
-        raw_sql("COMMIT").execute(connection).await?;
-        topics.numbers.commit(added);
-        Ok(Some(decision))
+    }
+
+    async fn run_locked(
+        &mut self,
+        batch: &[Command],
+        needs: &ReadSet,
+        topics: &Topics,
+    ) -> Result<Decision, Fault> {
+        self.crowded_batches = self.crowded_batches.saturating_sub(1);
+        loop {
+            let connection = &mut self.connection;
+            raw_sql(BEGIN_LOCKED).execute(&mut *connection).await?;
+            let loaded = facts::load_all(connection, topics, self.expected, needs).await?;
+            let (decision, revision) = decided(loaded, batch);
+            if decision.is_void() {
+                raw_sql("ROLLBACK").execute(connection).await?;
+                return Ok(decision);
+            }
+            if !self.partitions.hold(decision.head()) {
+                raw_sql("ROLLBACK").execute(&mut *connection).await?;
+                self.partitions.extend(connection, decision.head()).await?;
+                continue;
+            }
+            let numbers = topics.numbers.assign(connection, &topics_of(&decision)).await?;
+            write(connection, &numbers, &decision, revision).await?;
+            raw_sql("COMMIT").execute(connection).await?;
+            topics.numbers.commit(numbers);
+            return Ok(decision);
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lock_is_named_after_the_schema() {
-        assert_eq!(LOCK_KEY.to_be_bytes(), *b"cn_relay");
-        assert!(BEGIN.ends_with(&format!("({LOCK_KEY})")));
-    }
+/// The decision, and the revision it holds at.
+fn decided(loaded: Loaded, batch: &[Command]) -> (Decision, i64) {
+    let head = loaded.bounds.feed.head;
+    (decide(View::new(loaded.facts), head, batch), loaded.revision)
 }

@@ -1,8 +1,8 @@
 //! The event store on PostgreSQL. Knows no rules: what to write is decided in `core`; knows no
 //! sockets, no clock, and nothing of who asks.
 //!
-//! A batch runs on one connection of its own ([`lane`]) under an advisory lock; readers share bounded
-//! pools ([`readers`]) and read snapshots. After a commit the new head goes to the process at once
+//! A batch runs on one connection of its own ([`lane`]), fenced by a row that every batch changes; readers
+//! share bounded pools ([`readers`]) and read snapshots. After a commit the new head goes to the process at once
 //! (`heads`) and to other processes by a notifier beside the transaction ([`notify`]).
 
 mod bounds;
@@ -23,6 +23,7 @@ mod partition;
 mod pool;
 mod query;
 mod readers;
+mod recent;
 mod rows;
 mod session;
 mod store;

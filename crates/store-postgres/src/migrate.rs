@@ -4,13 +4,17 @@ use sqlx::postgres::PgConnection;
 use sqlx::{Row, raw_sql};
 
 use crate::error::Fault;
-use crate::lane::LOCK_KEY;
 
 /// The n-th entry leads from version n to version n + 1. Entries are never changed once released.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../migrations/0001_event_store.sql"),
     include_str!("../migrations/0002_links_without_numbers.sql"),
+    include_str!("../migrations/0003_lane_revision.sql"),
 ];
+
+/// "cn_relay" in ASCII, which is all there is to name: advisory locks belong to one database. It is held
+/// by who changes the schema or makes a partition.
+const LOCK_KEY: i64 = i64::from_be_bytes(*b"cn_relay");
 
 /// One row per change that was applied.
 const BOOTSTRAP: &str = "CREATE SCHEMA IF NOT EXISTS cn_relay;

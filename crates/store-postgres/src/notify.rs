@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::bounds;
+use crate::bounds::{self, Expected};
 use crate::error::Fault;
 use crate::session::{Role, Server, prepare_reader, within};
 use crate::store::READ_LIMIT;
@@ -26,6 +26,12 @@ pub(crate) struct Watched {
     pub epoch: Epoch,
     pub heads: watch::Sender<Seq>,
     pub poll_interval: Duration,
+}
+
+impl Watched {
+    fn expected(&self) -> Expected {
+        Expected { epoch: self.epoch, head: *self.heads.borrow() }
+    }
 }
 
 /// Publishes a head that is durable. Heads come from two sides and never go back.
@@ -111,9 +117,8 @@ async fn hear(watched: &Watched, listener: &mut PgListener) -> Result<Option<Seq
 
 async fn look(watched: &Watched, listener: &mut PgListener) -> Result<(), Fault> {
     use sqlx::Acquire;
-    let known = *watched.heads.borrow();
     let bounds = within(READ_LIMIT, "reading the head", async {
-        bounds::begin(listener.acquire().await?, "", watched.epoch, known).await
+        bounds::begin(listener.acquire().await?, "", watched.expected()).await
     });
     publish(&watched.heads, bounds.await?.feed.head);
     Ok(())
@@ -136,8 +141,7 @@ async fn poll_once(
         Some(connection) => connection,
         None => watched.server.connect(Role::Reader).await?,
     };
-    let known = *watched.heads.borrow();
-    let bounds = bounds::begin(&mut connection, "", watched.epoch, known);
+    let bounds = bounds::begin(&mut connection, "", watched.expected());
     let bounds = within(READ_LIMIT, "reading the head", bounds).await?;
     publish(&watched.heads, bounds.feed.head);
     Ok(connection)

@@ -9,7 +9,6 @@ use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::error::Fault;
-use crate::write::Bulk;
 
 const INSERT: &str = "INSERT INTO topic_numbers (topic_no, topic_id)
     SELECT UNNEST($1::INTEGER[]), UNNEST($2::TEXT[])";
@@ -49,6 +48,15 @@ impl TopicNumbers {
             known.by_id.insert(topic.clone(), *number);
             known.by_number.insert(*number, topic.clone());
         }
+    }
+
+    /// Numbers for topics that are about to be written, if all of them are known already.
+    pub fn assigned(&self, topics: &HashSet<&TopicId>) -> Option<BatchNumbers> {
+        let number =
+            |known: &Known, topic: &TopicId| Some((topic.clone(), *known.by_id.get(topic)?));
+        let numbers = self
+            .read(|known| topics.iter().map(|topic| number(known, topic)).collect::<Option<_>>());
+        Some(BatchNumbers { numbers: numbers?, added: Vec::new() })
     }
 
     /// Numbers for topics that are about to be written, new ones where there are none. For the
@@ -110,8 +118,8 @@ impl TopicNumbers {
     }
 
     /// The numbers of all the topics, if all of them are known already.
-    pub fn known(&self, topics: &[TopicId]) -> Option<Vec<i32>> {
-        self.read(|known| topics.iter().map(|topic| known.by_id.get(topic).copied()).collect())
+    pub fn known<'a>(&self, topics: impl IntoIterator<Item = &'a TopicId>) -> Option<Vec<i32>> {
+        self.read(|known| topics.into_iter().map(|topic| known.by_id.get(topic).copied()).collect())
     }
 
     /// Every number that was ever given.
@@ -179,11 +187,10 @@ impl BatchNumbers {
         let last: i32 = last.map_or(Ok(0), |row| row.try_get(0))?;
         self.added = topics.into_iter().zip(last + 1..).collect();
         self.numbers.extend(self.added.iter().cloned());
-        let mut bulk = Bulk::default();
-        bulk.insert(INSERT, self.added.len())
-            .bind(self.added.iter().map(|(_, number)| *number))
-            .bind(self.added.iter().map(|(topic, _)| topic.as_str()));
-        bulk.run(connection).await
+        let numbers: Vec<i32> = self.added.iter().map(|(_, number)| *number).collect();
+        let ids: Vec<&str> = self.added.iter().map(|(topic, _)| topic.as_str()).collect();
+        sqlx::query(INSERT).bind(numbers).bind(ids).execute(connection).await?;
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use sqlx::raw_sql;
 use tokio::sync::watch;
 
 use crate::Options;
-use crate::bounds::{Bounds, begin};
+use crate::bounds::{Bounds, Expected, begin};
 use crate::error::Fault;
 use crate::pool::{Pool, Reader};
 use crate::session::Server;
@@ -63,10 +63,13 @@ impl Readers {
     /// Reads at one moment: a transaction whose first statement reads the head.
     pub async fn snapshot(&self, sort: Read) -> Result<Snapshot, Fault> {
         let mut reader = self.reader(sort).await?;
-        let known = *self.heads.borrow();
-        let bounds = begin(reader.connection(), BEGIN, self.epoch, known).await?;
+        let bounds = begin(reader.connection(), BEGIN, self.expected()).await?;
         self.note(bounds.latest);
         Ok(Snapshot { reader, bounds })
+    }
+
+    pub fn expected(&self) -> Expected {
+        Expected { epoch: self.epoch, head: *self.heads.borrow() }
     }
 
     /// Remembers when an event was taken in.

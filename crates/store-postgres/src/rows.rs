@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use kukuri_core::{
-    Dedupe, FeedRow, IngestPolicy, Keep, Link, Mark, MarkState, NodeTopic, Op, Reason, Record, Seq,
-    Source, State, Tombstone, TombstoneKey, TopicId, UnixMillis, Usage, Version, VersionKey,
+    Dedupe, Epoch, FeedRow, IngestPolicy, Keep, Link, Mark, MarkState, NodeTopic, Op, Reason,
+    Record, Seq, Source, State, Tombstone, TombstoneKey, TopicId, UnixMillis, Usage, Version,
+    VersionKey,
 };
 use kukuri_event::{Body, EventId, Kind, Pubkey, Signature, UnixSeconds};
 use sqlx::Row;
@@ -104,8 +105,8 @@ pub(crate) fn record(row: &PgRow, numbers: &TopicNumbers) -> Result<Record, Faul
     })
 }
 
-/// The columns of [`dedupe`], [`tombstone`], [`version`] and [`usage`]: rows of one shape, of which
-/// the first column says what they are, so that one statement can load all of them.
+/// The columns of [`dedupe`], [`tombstone`], [`version`], [`usage`], [`stand`] and [`last`]: rows of one
+/// shape, of which the first column says what they are, so that one statement can load all of them.
 macro_rules! columns {
     (dedupe) => {
         "1::SMALLINT, d.event_id, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
@@ -123,6 +124,14 @@ macro_rules! columns {
         "4::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
         u.topic_no::BIGINT, u.events, u.bytes, NULL::BIGINT"
     };
+    (stand) => {
+        "5::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
+        m.epoch, m.floor_seq, m.topics_version, l.revision"
+    };
+    (last) => {
+        "6::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
+        o.seq, o.ingested_at, NULL::BIGINT, NULL::BIGINT"
+    };
 }
 pub(crate) use columns;
 
@@ -130,6 +139,8 @@ pub(crate) const DEDUPE: i16 = 1;
 pub(crate) const TOMBSTONE: i16 = 2;
 pub(crate) const VERSION: i16 = 3;
 pub(crate) const USAGE: i16 = 4;
+pub(crate) const STAND: i16 = 5;
+pub(crate) const LAST: i16 = 6;
 
 pub(crate) fn dedupe(row: &PgRow) -> Result<(EventId, Dedupe), Fault> {
     let seen_count: i64 = row.try_get(7)?;
@@ -183,6 +194,28 @@ pub(crate) fn usage(row: &PgRow) -> Result<(i32, Usage), Fault> {
     let number =
         i32::try_from(number).map_err(|_| Fault::corrupt(format!("a topic number of {number}")))?;
     Ok((number, used(row.try_get(6)?, row.try_get(7)?)))
+}
+
+/// Where feed and lane stand.
+pub(crate) struct Stand {
+    pub epoch: Epoch,
+    pub floor: Seq,
+    pub topics_version: i64,
+    pub revision: i64,
+}
+
+pub(crate) fn stand(row: &PgRow) -> Result<Stand, Fault> {
+    Ok(Stand {
+        epoch: Epoch(row.try_get(5)?),
+        floor: Seq(row.try_get(6)?),
+        topics_version: row.try_get(7)?,
+        revision: row.try_get(8)?,
+    })
+}
+
+/// The last row of the feed, and when it was taken in.
+pub(crate) fn last(row: &PgRow) -> Result<(Seq, UnixMillis), Fault> {
+    Ok((Seq(row.try_get(5)?), UnixMillis(row.try_get(6)?)))
 }
 
 fn used(events: i64, bytes: i64) -> Usage {

@@ -105,7 +105,7 @@ async fn prepare_lane(connection: &mut PgConnection, fsync: Fsync) -> sqlx::Resu
         run(connection, LANE_SYNC).await?;
     }
     let _ = run(connection, WATCH).await;
-    run(connection, bounds::PREPARE).await
+    Ok(())
 }
 
 pub(crate) async fn prepare_reader(connection: &mut PgConnection) -> sqlx::Result<()> {

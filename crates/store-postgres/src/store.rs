@@ -18,6 +18,7 @@ use crate::migrate;
 use crate::notify::{self, Watched, publish};
 use crate::query::{Budget, Known, Moment};
 use crate::readers::{Read, Readers};
+use crate::recent::Recent;
 use crate::session::{Role, Server, within};
 use crate::subscriptions::Topics;
 use crate::{Options, Wakeup, bounds, facts, feed, list, page, query};
@@ -36,6 +37,7 @@ pub struct PostgresStore {
     epoch: kukuri_core::Epoch,
     topics: Topics,
     readers: Readers,
+    recent: Recent,
     lane: Mutex<Lane>,
     heads: watch::Sender<Seq>,
     /// This process's own commits, for the notifier.
@@ -89,6 +91,7 @@ impl PostgresStore {
             warnings,
             epoch: bounds.epoch,
             topics: Topics::default(),
+            recent: Recent::default(),
             lane: Mutex::new(Lane::Lost),
             server,
             options,
@@ -142,6 +145,7 @@ impl PostgresStore {
             Ok(decision) => {
                 *lane = Lane::Open(session);
                 self.readers.note(decision.rows.last().map(|row| row.ingested_at));
+                self.recent.add(&decision);
                 publish(&self.heads, decision.head());
                 publish(&self.commits, decision.head());
                 Ok(decision)
@@ -182,10 +186,10 @@ impl Store for PostgresStore {
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
         limited(async {
+            let (topics, expected) = (&self.topics, self.readers.expected());
             let mut at = self.readers.snapshot(Read::Glance).await?;
-            let version = at.bounds.topics_version;
-            let facts = facts::load(at.connection(), &self.topics, version, &needs).await?;
-            at.end(facts).await
+            let loaded = facts::load(at.connection(), topics, expected, &needs).await?;
+            at.end(loaded.facts).await
         })
         .await
     }
@@ -223,8 +227,13 @@ impl Store for PostgresStore {
     }
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        let known = *self.heads.borrow();
+        if after.epoch == self.epoch
+            && let Some(rows) = self.recent.after(after.seq, known, rows_max)
+        {
+            return Ok(rows);
+        }
         limited(async {
-            let known = *self.heads.borrow();
             let mut reader = self.readers.reader(Read::Glance).await?;
             let (connection, numbers) = (reader.connection(), &self.topics.numbers);
             let rows = feed::after(connection, numbers, after, rows_max, known).await?;
@@ -237,6 +246,7 @@ impl Store for PostgresStore {
         limited(async {
             let at = self.readers.snapshot(Read::Glance).await?;
             let bounds = at.bounds.feed;
+            self.recent.trim(bounds.floor);
             at.end(bounds).await
         })
         .await

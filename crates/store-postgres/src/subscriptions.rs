@@ -29,14 +29,19 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
+    /// All of them, if they are remembered as they were at `version`.
+    pub fn remembered(&self, version: i64) -> Option<Arc<ById>> {
+        let remembered = self.remembered.read().unwrap_or_else(PoisonError::into_inner).clone();
+        remembered.filter(|(known, _)| *known == version).map(|(_, topics)| topics)
+    }
+
     /// All of them, in a transaction that has read `version`.
     pub async fn at(
         &self,
         connection: &mut PgConnection,
         version: i64,
     ) -> Result<Arc<ById>, Fault> {
-        let remembered = self.remembered.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((_, topics)) = remembered.filter(|(known, _)| *known == version) {
+        if let Some(topics) = self.remembered(version) {
             return Ok(topics);
         }
         let found = sqlx::query(ALL).fetch_all(connection).await?;

@@ -1,6 +1,6 @@
 //! Writing a decision: one statement, with a part per table and kind of change, over arrays. Every
 //! part says how many rows it means, and a different count is an error: there is nothing left to
-//! choose, so nothing may be skipped.
+//! choose, so nothing may be skipped. The first part is the fence: without it no other does anything.
 //!
 //! Arrays are unnested in the select list and not in FROM, where the server would write each of
 //! them to a buffer of its own first. COPY is as fast on the server, but the driver ends it with a
@@ -19,42 +19,41 @@ use kukuri_core::{Decision, TopicId};
 use sqlx::postgres::PgConnection;
 
 use crate::error::Fault;
-use crate::numbers::{BatchNumbers, TopicNumbers};
-pub(crate) use bulk::Bulk;
-use bulk::{Columns, Sorted};
+use crate::numbers::BatchNumbers;
+use bulk::{Bulk, Columns, Sorted};
 use events::Events;
 use index::Index;
 
-/// Writes everything, uncommitted.
+/// Writes everything, if no batch was committed since `revision` was read. Outside of a transaction it
+/// is durable when it returns.
 pub(crate) async fn write(
     connection: &mut PgConnection,
-    numbers: &TopicNumbers,
+    numbers: &BatchNumbers,
     decision: &Decision,
-) -> Result<BatchNumbers, Fault> {
-    let numbers = numbers.assign(connection, &topics_of(decision)).await?;
+    revision: i64,
+) -> Result<(), Fault> {
     let writes = &decision.writes;
     let mut events = Events::default();
-    let mut index = Index::new(&numbers);
+    let mut index = Index::new(numbers);
     for change in &writes.records {
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
         events.change(before, after);
         index.change(before, after);
     }
     let mut bulk = Bulk::default();
-    events.write(&mut bulk, &numbers)?;
+    events.write(&mut bulk, numbers)?;
     index.write(&mut bulk);
     keys::dedupe(&mut bulk, &writes.dedupe);
     keys::versions(&mut bulk, &writes.versions);
     keys::tombstones(&mut bulk, &writes.tombstones);
     topics::subscriptions(&mut bulk, &writes.topics);
-    topics::usage(&mut bulk, &writes.usage, &numbers);
-    outbox::rows(&mut bulk, &decision.rows, &numbers);
-    bulk.run(connection).await?;
-    Ok(numbers)
+    topics::usage(&mut bulk, &writes.usage, numbers);
+    outbox::rows(&mut bulk, &decision.rows, numbers);
+    bulk.run(connection, revision).await
 }
 
 /// Every topic that a row will speak of.
-fn topics_of(decision: &Decision) -> HashSet<&TopicId> {
+pub(crate) fn topics_of(decision: &Decision) -> HashSet<&TopicId> {
     let mut topics = HashSet::new();
     for change in &decision.writes.records {
         for record in [&change.before, &change.after].into_iter().flatten() {

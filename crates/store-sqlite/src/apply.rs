@@ -78,7 +78,7 @@ fn run(desk: &mut Desk, batch: &[Command], run_events: usize) -> Result<Decision
     let base = bounds(&tx)?.head;
     let mut segment = current(tail, &tx, numbers, base)?;
     let decision = prepare(&tx, numbers, &segment, base, batch)?;
-    if decision.writes.is_empty() && decision.rows.is_empty() {
+    if decision.is_void() {
         // Nothing to make durable: the transaction is dropped, and no page is written.
         return Ok(decision);
     }

@@ -1,6 +1,7 @@
 //! A proxy before PostgreSQL that cuts connections at a COMMIT, so that the client cannot know its
 //! outcome.
 
+mod dialogue;
 mod message;
 
 use std::io::{self, Write};
@@ -8,10 +9,12 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use dialogue::Dialogue;
 use message::{Opening, read_answer_to_encryption, read_message, read_opening};
 
-/// When a connection is cut. The COMMIT of a transaction that began as READ ONLY counts for nothing:
-/// there is no outcome that the client could be in doubt about.
+/// When a connection is cut. A prepared statement that writes outside of a transaction commits when it
+/// ends, and that is meant by COMMIT too. The COMMIT of a transaction that began as READ ONLY counts for
+/// nothing: there is no outcome that the client could be in doubt about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// At the next COMMIT, which does not reach the server.
@@ -206,12 +209,10 @@ enum After {
 
 fn pass_requests(link: &Arc<Link>, switch: &Switch) -> io::Result<After> {
     let (mut client, mut server) = (&link.client, &link.server);
-    let mut read_only = false;
+    let mut dialogue = Dialogue::default();
     loop {
         let request = read_message(&mut client)?;
-        read_only = request.begins_to_read().unwrap_or(read_only);
-        let commits = request.commits() && !read_only;
-        let cut = if commits { switch.lock().armed.take() } else { None };
+        let cut = if dialogue.commits(&request) { switch.lock().armed.take() } else { None };
         if cut == Some(Cut::BeforeCommit) {
             count_and_close(link, switch);
             return Ok(After::Closed);

@@ -8,8 +8,8 @@ use sqlx::{Arguments, AssertSqlSafe, Encode, Postgres, Row, Type, query_with};
 
 use crate::error::Fault;
 
-/// Changes that are made at once: a round trip costs as much as several events. They see the state
-/// before all of them, and none touches the rows of another.
+/// Changes that are made at once, with the commit: a round trip costs as much as several events. They
+/// see the state before all of them, and none touches the rows of another.
 #[derive(Default)]
 pub(crate) struct Bulk {
     parts: Vec<Part>,
@@ -17,6 +17,7 @@ pub(crate) struct Bulk {
 }
 
 struct Part {
+    /// Ends with the list of values if it adds rows, and with conditions if it changes some.
     sql: &'static str,
     arguments_before: usize,
     /// How many rows must be there to be changed. New rows all go in, or it is an error anyway.
@@ -42,39 +43,75 @@ impl Bulk {
         Columns { arguments: Some(&mut self.arguments) }
     }
 
-    /// Makes all the changes. Batches of one sort share the text of the statement, and so its plan.
-    pub async fn run(self, connection: &mut PgConnection) -> Result<(), Fault> {
-        if self.parts.is_empty() {
-            return Ok(());
+    /// Makes all the changes if no batch was committed since `revision` was read, and none otherwise.
+    /// Batches of one sort share the text of the statement, and so its plan.
+    pub async fn run(mut self, connection: &mut PgConnection, revision: i64) -> Result<(), Fault> {
+        let sql = self.sql();
+        let expected = self.parts.iter().filter_map(|part| part.changed);
+        let expected: Vec<i64> = expected.map(|rows| rows.try_into().unwrap_or(i64::MAX)).collect();
+        let added = self.arguments.add(revision).and_then(|()| self.arguments.add(expected));
+        added.expect("numbers can be encoded");
+        let written = query_with(AssertSqlSafe(sql), self.arguments).fetch_one(connection).await;
+        match written.map_err(|error| missing_rows(error, &self.parts))?.try_get(0)? {
+            true => Ok(()),
+            false => Err(Fault::Fenced),
         }
-        let query = query_with(AssertSqlSafe(self.sql()), self.arguments);
-        let counts: Vec<i64> = query.fetch_one(connection).await?.try_get(0)?;
-        let expected = self.parts.iter().filter_map(|part| Some((part.sql, part.changed?)));
-        for ((sql, expected), changed) in expected.zip(counts) {
-            if usize::try_from(changed) != Ok(expected) {
-                return Err(Fault::corrupt(format!(
-                    "{changed} of {expected} rows were there to change; run doctor (statement: {sql})"
-                )));
-            }
-        }
-        Ok(())
     }
 
+    /// Every part waits for the fence and does nothing without it, so that two who write never hold what
+    /// the other waits for. The server itself compares how many rows were changed, because with the end
+    /// of the statement they are committed: a text that is no number is how plain SQL says stop.
     fn sql(&self) -> String {
-        let mut sql = String::from("WITH ");
+        let (revision, expected) = (self.arguments.len() + 1, self.arguments.len() + 2);
+        let mut sql = format!(
+            "WITH fence AS (UPDATE lane SET revision = revision + 1 WHERE revision = ${revision}
+                RETURNING 1)"
+        );
         let mut counts = Vec::new();
         for (nth, part) in self.parts.iter().enumerate() {
-            let comma = if nth == 0 { "" } else { ", " };
-            let _ = write!(sql, "{comma}part_{nth} AS (");
+            let _ = write!(sql, ", part_{nth} AS (");
             push_renumbered(&mut sql, part.sql, part.arguments_before);
-            if part.changed.is_some() {
-                sql.push_str(" RETURNING 1");
-                counts.push(format!("(SELECT count(*) FROM part_{nth})"));
+            match part.changed {
+                None => sql.push_str(" WHERE EXISTS (SELECT FROM fence)"),
+                Some(_) => {
+                    sql.push_str(" AND EXISTS (SELECT FROM fence) RETURNING 1");
+                    counts.push(format!("(SELECT count(*) FROM part_{nth})"));
+                }
             }
             sql.push(')');
         }
-        sql + " SELECT ARRAY[" + &counts.join(", ") + "]::BIGINT[]"
+        let counts = counts.join(", ");
+        let _ = write!(
+            sql,
+            ", counted AS (SELECT EXISTS (SELECT FROM fence) AS fence, ARRAY[{counts}]::BIGINT[] AS changed)
+            SELECT fence, CASE WHEN NOT fence OR changed = ${expected} THEN 0
+                ELSE ('{MISSING_ROWS} ' || changed::TEXT)::INTEGER END
+            FROM counted"
+        );
+        sql
     }
+}
+
+/// What the server's error names when rows that must be there to be changed are not.
+const MISSING_ROWS: &str = "rows changed:";
+
+fn missing_rows(error: sqlx::Error, parts: &[Part]) -> Fault {
+    let text = error.as_database_error().map(|error| error.message());
+    let Some((_, changed)) = text.and_then(|text| text.split_once(MISSING_ROWS)) else {
+        return error.into();
+    };
+    let meant = parts.iter().filter_map(|part| Some((part.changed?, part.sql)));
+    let meant: Vec<String> = meant
+        .map(|(rows, sql)| {
+            let what: Vec<&str> = sql.split_whitespace().take(3).collect();
+            format!("{rows} of {}", what.join(" "))
+        })
+        .collect();
+    let changed = changed.trim_matches([' ', '"']);
+    Fault::corrupt(format!(
+        "rows that must be there to be changed are not: {changed} instead of {}; run doctor",
+        meant.join(", ")
+    ))
 }
 
 /// Every part counts its parameters from one.

@@ -18,7 +18,7 @@ const UPDATE_TOPICS: &str = "UPDATE node_subscriptions s
         UNNEST($7::BIGINT[]) AS created_at, UNNEST($8::BIGINT[]) AS updated_at) AS k
     WHERE s.topic_id = k.topic_id";
 const DELETE_TOPICS: &str = "DELETE FROM node_subscriptions WHERE topic_id = ANY($1)";
-const NEXT_VERSION: &str = "UPDATE feed_meta SET topics_version = topics_version + 1";
+const NEXT_VERSION: &str = "UPDATE feed_meta SET topics_version = topics_version + 1 WHERE TRUE";
 
 pub(super) fn subscriptions(bulk: &mut Bulk, changes: &[Change<TopicId, NodeTopic>]) {
     if changes.is_empty() {

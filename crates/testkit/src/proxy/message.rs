@@ -38,9 +38,42 @@ impl Message {
 
     /// Whether a client's message is the simple query COMMIT.
     pub(super) fn commits(&self) -> bool {
+        self.says(b"COMMIT")
+    }
+
+    pub(super) fn rolls_back(&self) -> bool {
+        self.says(b"ROLLBACK")
+    }
+
+    fn says(&self, word: &[u8]) -> bool {
         let text = self.simple_query().unwrap_or_default();
         let statement = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
-        statement.eq_ignore_ascii_case(b"COMMIT")
+        statement.eq_ignore_ascii_case(word)
+    }
+
+    /// The name of the statement that a client's message prepares, and whether it writes.
+    pub(super) fn prepared(&self) -> Option<(&[u8], bool)> {
+        let (name, rest) = self.words(b'P')?;
+        let statement = rest.to_ascii_uppercase();
+        let has = |words: &[u8]| statement.windows(words.len()).any(|part| part == words);
+        Some((name, has(b"INSERT INTO ") || has(b"UPDATE ") || has(b"DELETE FROM ")))
+    }
+
+    /// The name of the prepared statement that a client's message binds values to.
+    pub(super) fn bound(&self) -> Option<&[u8]> {
+        let (_portal, rest) = self.words(b'B')?;
+        rest.split(|byte| *byte == 0).next()
+    }
+
+    pub(super) fn syncs(&self) -> bool {
+        self.bytes[0] == b'S'
+    }
+
+    /// The first word of a message of this type, and what follows it.
+    fn words(&self, kind: u8) -> Option<(&[u8], &[u8])> {
+        let body = (self.bytes[0] == kind).then(|| &self.bytes[5..])?;
+        let end = body.iter().position(|byte| *byte == 0)?;
+        Some((&body[..end], &body[end + 1..]))
     }
 
     /// Whether the transaction that a client's message begins only reads; `None` when it begins
@@ -105,10 +138,10 @@ fn read_with_length(stream: &mut impl Read, before: Vec<u8>) -> io::Result<Vec<u
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn message(kind: u8, body: &[u8]) -> Message {
+    pub fn message(kind: u8, body: &[u8]) -> Message {
         let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
         let bytes = [&[kind][..], &length, body].concat();
         let read = read_message(&mut bytes.as_slice()).unwrap();
