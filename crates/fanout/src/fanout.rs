@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pub bodies: Bodies,
     clock: Clock,
     state: Mutex<State>,
+    /// Why the feed cannot be read now.
+    trouble: watch::Sender<Option<String>>,
     deliveries: AtomicU64,
     overflows: AtomicU64,
 }
@@ -124,6 +126,7 @@ impl Fanout {
             store,
             clock,
             config,
+            trouble: watch::Sender::new(None),
             deliveries: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
         });
@@ -141,6 +144,11 @@ impl Fanout {
     pub async fn ended(&self) {
         let mut pumping = self.pumping.clone();
         while pumping.changed().await.is_ok() {}
+    }
+
+    /// Why nothing is delivered now, if the feed cannot be read. It is tried again and again.
+    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.shared.trouble.subscribe()
     }
 
     /// The life of the feed that is delivered now. Asked for before a query, it is the one that the
@@ -239,6 +247,15 @@ impl Shared {
 
     fn count(&self, deliveries: u64) {
         self.deliveries.fetch_add(deliveries, Ordering::Relaxed);
+    }
+
+    pub fn note_trouble(&self, error: Option<&FeedError>) {
+        let trouble = error.map(FeedError::to_string);
+        self.trouble.send_if_modified(|known| {
+            let changed = *known != trouble;
+            *known = trouble;
+            changed
+        });
     }
 
     fn overflowed(&self) {

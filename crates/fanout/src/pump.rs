@@ -38,6 +38,7 @@ impl Pump {
                 Ok(()) => backoff = BACKOFF_MIN,
                 Err(error) => {
                     tracing::warn!(%error, "live delivery waits for the feed");
+                    self.shared.note_trouble(Some(&error));
                     if matches!(error, FeedError::Cursor(_)) {
                         self.restart().await;
                     }
@@ -50,7 +51,12 @@ impl Pump {
 
     async fn step(&mut self) -> Result<(), FeedError> {
         if self.waiting.is_empty() {
-            self.waiting = self.tail.next_rows(self.shared.config.page_rows_max).await?;
+            self.waiting = self.tail.rows_so_far(self.shared.config.page_rows_max).await?;
+        }
+        self.shared.note_trouble(None);
+        if self.waiting.is_empty() {
+            self.tail.wait().await;
+            return Ok(());
         }
         let entries = with_bodies(&self.shared, self.waiting.clone()).await?;
         self.waiting.clear();

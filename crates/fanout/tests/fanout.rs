@@ -16,3 +16,5 @@ mod long;
 mod replay;
 #[path = "fanout/slow.rs"]
 mod slow;
+#[path = "fanout/trouble.rs"]
+mod trouble;

@@ -51,7 +51,7 @@ impl Tail {
     }
 
     /// Until the head moves, but no longer than the poll interval.
-    async fn wait(&mut self) {
+    pub async fn wait(&mut self) {
         let moved = timeout(self.poll_interval, self.heads.changed());
         if let Ok(Err(_)) = moved.await {
             // Nobody watches the head any more; looking for ourselves is what is left.

@@ -49,14 +49,16 @@ async fn readyz(State(node): State<Arc<Node>>) -> Response {
         true => Err("ending".to_owned()),
         false => Ok(()),
     };
-    let ready = store.is_ok() && lane.is_ok() && relay.is_ok();
+    let live = node.fanout.trouble().borrow().clone().map_or(Ok(()), Err);
+    let ready = [&store, &lane, &relay, &live].into_iter().all(Result::is_ok);
     let word = |part: &Result<(), String>| match part {
         Ok(()) => Value::from("ok"),
         Err(why) => Value::from(why.as_str()),
     };
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let (store, lane, relay) = (word(&store), word(&lane), word(&relay));
-    let body = json!({ "ready": ready, "store": store, "lane": lane, "relay": relay });
+    let (store, lane, relay, live) = (word(&store), word(&lane), word(&relay), word(&live));
+    let body =
+        json!({ "ready": ready, "store": store, "lane": lane, "relay": relay, "live": live });
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 

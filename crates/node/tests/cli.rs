@@ -103,7 +103,8 @@ stories! {
         settings_come_in_layers
         wrong_settings_are_named
         the_operator_sees_how_the_node_is
-        the_auth_mode_is_read_again;
+        the_auth_mode_is_read_again
+        the_log_does_not_tell_what_was_said_by_whom_or_from_where;
     node:
         running_says_where_everything_is_and_ends_when_asked
         wrong_command_lines_are_code_2;

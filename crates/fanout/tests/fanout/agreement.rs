@@ -7,9 +7,11 @@ use kukuri_core::{Command, Record, TopicId};
 use kukuri_event::{EventId, matches_any};
 use kukuri_fanout::{Attached, Fanout, FanoutConfig, Mailbox, Subscription};
 use kukuri_store::{Model, Query, Store};
+use kukuri_store_postgres::{Fsync, PostgresStore};
 use kukuri_store_sqlite::SqliteStore;
 use kukuri_testkit::delivery;
 use kukuri_testkit::generate::{Seed, World, arrivals, group};
+use kukuri_testkit::postgres::{Cluster, Durability};
 
 use crate::handoff::reach;
 use crate::letterbox::Letterbox;
@@ -30,6 +32,17 @@ async fn live_stored_and_matcher_agree_on_sqlite() {
     let options = kukuri_store_sqlite::Options::standard(1);
     let store = SqliteStore::open(directory.path(), options).unwrap();
     agree(Arc::new(store), Seed::of_run("live_stored_and_matcher_agree_on_sqlite")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn live_stored_and_matcher_agree_on_postgres() {
+    let cluster = Cluster::start(Durability::Fast).unwrap();
+    let options = kukuri_store_postgres::Options {
+        fsync: Fsync::AnyForTests,
+        ..kukuri_store_postgres::Options::STANDARD
+    };
+    let store = PostgresStore::open(&cluster.create_database(), options).await.unwrap();
+    agree(Arc::new(store), Seed::of_run("live_stored_and_matcher_agree_on_postgres")).await;
 }
 
 async fn agree(store: Arc<dyn Store>, seed: Seed) {

@@ -1,12 +1,11 @@
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use kukuri_event::UnixSeconds;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::condition::wait_for;
 use tokio_tungstenite::tungstenite;
 
 use crate::running::Running;
-use crate::site::{LIMIT, Site, ended, note};
+use crate::site::{LIMIT, Site, ended, note, system_time};
 
 pub fn running_says_where_everything_is_and_ends_when_asked(site: &Site) {
     for (args, signal) in [(&["run"][..], "SIGTERM"), (&[], "SIGINT")] {
@@ -34,8 +33,7 @@ pub fn a_second_signal_ends_at_once() {
     let rival = rusqlite::Connection::open(site.path("data").join("events.db")).unwrap();
     rival.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (mut socket, _) = tungstenite::connect(&running.url).unwrap();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let note = Draft::new(1, UnixSeconds(now.try_into().unwrap())).tag("t", "kukuri:global");
+    let note = Draft::new(1, system_time()).tag("t", "kukuri:global");
     let event = Author::numbered(1).sign(&note);
     socket.send(format!("[\"EVENT\",{event}]").into()).unwrap();
     let submitted = || {

@@ -1,14 +1,14 @@
 //! Our own client against the running program.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use kukuri_client::{Client, ClientConfig, Item, Subscription};
-use kukuri_event::{Event, Filter, UnixSeconds};
+use kukuri_event::{Event, Filter};
 use kukuri_store::conformance::signing::{Author, Draft};
 
 use crate::running::Running;
-use crate::site::Site;
+use crate::site::{Site, system_time};
 
 /// How long an item may take, with a start of the node between.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -17,8 +17,7 @@ const KILLS: usize = 3;
 const EVENTS_PER_LIFE: usize = 10;
 
 fn note(nth: usize) -> Event {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let draft = Draft::new(1, UnixSeconds(now.try_into().unwrap()));
+    let draft = Draft::new(1, system_time());
     let draft = draft.tag("t", "kukuri:global").content(format!("note {nth}"));
     Event::parse(&Author::numbered(1).sign(&draft)).unwrap()
 }

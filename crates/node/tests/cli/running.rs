@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::process::Process;
@@ -17,7 +18,11 @@ pub struct Running {
 
 impl Running {
     pub fn start(site: &Site, args: &[&str]) -> Self {
-        let node = Process::spawn(&mut site.command_now(&[&["run"], args].concat())).unwrap();
+        Self::spawn(&mut site.command_now(&[&["run"], args].concat()))
+    }
+
+    pub fn spawn(command: &mut Command) -> Self {
+        let node = Process::spawn(command).unwrap();
         wait_for("the banner", LIMIT, || node.stderr().contains("ready").then_some(())).unwrap();
         let banner = node.stderr();
         let address = |line: &str, scheme: &str| {

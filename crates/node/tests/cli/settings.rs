@@ -2,10 +2,13 @@
 
 use std::fs;
 
+use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::condition::wait_for;
+use tokio_tungstenite::tungstenite;
+use tokio_tungstenite::tungstenite::stream::MaybeTlsStream;
 
 use crate::running::Running;
-use crate::site::{LIMIT, Site, ended};
+use crate::site::{LIMIT, Site, ended, system_time};
 
 /// Flags before the environment, the environment before the file, and the file before the defaults.
 pub fn settings_come_in_layers(site: &Site) {
@@ -78,7 +81,8 @@ pub fn the_operator_sees_how_the_node_is(site: &Site) {
     assert!(get("/healthz").0.starts_with("HTTP/1.1 200"));
     let (head, body) = get("/readyz");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    assert_eq!(body, "{\"lane\":\"ok\",\"ready\":true,\"relay\":\"ok\",\"store\":\"ok\"}\n");
+    let ready = r#"{"lane":"ok","live":"ok","ready":true,"relay":"ok","store":"ok"}"#;
+    assert_eq!(body.trim_end(), ready);
     let (_, metrics) = get("/metrics");
     for name in [
         "kukuri_relay_connections 0",
@@ -114,5 +118,46 @@ pub fn the_auth_mode_is_read_again(site: &Site) {
     write("[auth]\nmode = 'required'\n[log]\nformat = 'json'\n");
     read_again("\"message\":\"the settings were read again\"");
     assert!(required("true"));
+    running.end();
+}
+
+/// Whatever clients send, right or wrong, the log has none of it, and neither keys nor addresses.
+pub fn the_log_does_not_tell_what_was_said_by_whom_or_from_where(site: &Site) {
+    const MARK: &str = "nobodys-business";
+    let mut command = site.command_now(&["run"]);
+    let running =
+        Running::spawn(command.env("KUKURI_LOG_LEVEL", "debug").env("KUKURI_LOG_FORMAT", "json"));
+    let (mut socket, _) = tungstenite::connect(&running.url).unwrap();
+    let MaybeTlsStream::Plain(stream) = socket.get_ref() else { panic!("no TLS here") };
+    let from = stream.local_addr().unwrap().to_string();
+    let author = Author::numbered(1);
+    let draft = |kind| Draft::new(kind, system_time()).tag("t", "kukuri:global").tag("x", MARK);
+    let event = author.sign(&Draft { content: MARK.to_owned(), ..draft(1) });
+    let forged = event.replacen("\"sig\":\"", "\"sig\":\"00", 1);
+    let key = author.pubkey().to_hex();
+    let said = [
+        format!("[\"EVENT\",{event}]"),
+        format!("[\"EVENT\",{event}]"),
+        format!("[\"EVENT\",{forged}]"),
+        format!("[\"EVENT\",{}]", author.sign(&draft(22_242))),
+        format!("[\"REQ\",\"{MARK}\",{{\"#t\":[\"kukuri:global\"],\"authors\":[\"{key}\"]}}]"),
+        format!("[\"REQ\",\"s\",{{\"#t\":[\"{MARK}\"]}}]"),
+        format!("[\"AUTH\",{}]", author.sign(&draft(22_242))),
+        format!("[\"{MARK}\""),
+        MARK.repeat(20_000),
+    ];
+    for message in said {
+        let _ = socket.send(message.into());
+    }
+    // It answers until it has had enough of what is too long, and then the connection ends.
+    while socket.read().is_ok() {}
+    // Something that is told, so that an empty log is no proof.
+    running.node.hang_up().unwrap();
+    let heard = || running.node.stderr().contains("settings were read again").then_some(());
+    wait_for("the log", LIMIT, heard).unwrap();
+    let log = running.node.stderr();
+    for secret in [MARK, &key, &from] {
+        assert!(!log.contains(secret), "{secret} is in the log: {log}");
+    }
     running.end();
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kukuri_core::TopicId;
 use kukuri_event::{Event, UnixSeconds};
@@ -15,6 +15,12 @@ use tempfile::TempDir;
 /// The second at which every command believes to run.
 pub const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
 pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// What a node that runs by the system's clock believes.
+pub fn system_time() -> UnixSeconds {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    UnixSeconds(now.try_into().unwrap())
+}
 
 pub struct Site {
     dir: TempDir,

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use kukuri_relay::{OpenGate, RelayConfig, RelayLimits};
+use kukuri_store::Store;
+use kukuri_store_postgres::{Fsync, PostgresStore};
 use kukuri_store_sqlite::{Options, SqliteStore, Sync};
+use kukuri_testkit::postgres::{Cluster, Durability};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -50,10 +53,23 @@ async fn hear(client: &mut Client, events_max: usize) -> (Vec<String>, Option<St
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_stop_reading_delay_nobody_and_lose_nothing() {
+async fn those_who_stop_reading_delay_nobody_and_lose_nothing_on_sqlite() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { sync: Sync::OffForTests, ..Options::standard(1) };
-    let store = Arc::new(SqliteStore::open(directory.path(), options).unwrap());
+    crowd(Arc::new(SqliteStore::open(directory.path(), options).unwrap())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_stop_reading_delay_nobody_and_lose_nothing_on_postgres() {
+    let cluster = Cluster::start(Durability::Fast).unwrap();
+    let options = kukuri_store_postgres::Options {
+        fsync: Fsync::AnyForTests,
+        ..kukuri_store_postgres::Options::STANDARD
+    };
+    crowd(Arc::new(PostgresStore::open(&cluster.create_database(), options).await.unwrap())).await;
+}
+
+async fn crowd(store: Arc<dyn Store>) {
     let rig = Rig::over(store, RelayConfig { limits: limits(), ..config() }, OpenGate).await;
     let mut stalled = Vec::new();
     for _ in 0..STALLED {
