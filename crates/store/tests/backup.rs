@@ -1,5 +1,7 @@
 //! A directory is a backup when it holds all of it, and never before.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 
