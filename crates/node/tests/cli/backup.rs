@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::thread::JoinHandle;
 
 use kukuri_store::backup::{Backup, Manifest};
 use kukuri_testkit::condition::wait_for;
@@ -24,66 +25,55 @@ fn is_absent(site: &Site) {
     site.run(&["doctor"]).code(1).says("there is no store in");
 }
 
-/// A load that goes on during the backup: lines of an import that has not ended.
+/// A load that goes on during the backup: an import whose lines keep coming.
 struct Load {
     import: Process,
-    stdin: std::process::ChildStdin,
+    feeding: JoinHandle<()>,
     acknowledged: usize,
 }
 
 impl Load {
-    fn start(site: &Site) -> Self {
+    fn start(site: &Site, lines: &[String]) -> Self {
         let mut import = site.spawn(&["import", "-", "--report", "-"]);
-        let stdin = import.stdin().unwrap();
-        Self { import, stdin, acknowledged: 0 }
+        let mut stdin = import.stdin().unwrap();
+        let lines = lines.to_vec();
+        let feed = move || lines.iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
+        Self { import, feeding: std::thread::spawn(feed), acknowledged: 0 }
     }
 
-    fn send(&mut self, lines: &[String]) {
-        lines.iter().for_each(|line| writeln!(self.stdin, "{line}").unwrap());
-    }
-
-    fn answered(&mut self) -> usize {
+    /// How many lines are in by now.
+    fn acknowledged(&mut self) -> usize {
         let answers = self.import.lines_so_far();
         assert!(answers.iter().all(|answer| answer.contains("\"ok\":true")), "{answers:?}");
         self.acknowledged += answers.len();
         self.acknowledged
     }
 
-    fn end(self) {
-        let Self { mut import, stdin, .. } = self;
-        drop(stdin);
-        assert_eq!(import.wait(LIMIT).unwrap().code(), Some(0), "{}", import.stderr());
+    fn end(mut self) {
+        self.feeding.join().unwrap();
+        assert_eq!(self.import.wait(LIMIT).unwrap().code(), Some(0), "{}", self.import.stderr());
     }
 }
 
 pub fn a_backup_under_load_is_restored_elsewhere(site: &Site) {
-    let lines = notes(6000);
-    let saved = site.path("saved");
-    site.import(&lines[..500]).ok();
-    let mut load = Load::start(site);
-    load.send(&lines[500..1000]);
-    wait_for("the load", LIMIT, || (load.answered() > 0).then_some(())).unwrap();
-    let before = load.answered();
-    let mut backup = site.spawn(&["backup", text(&saved)]);
-    let mut sent = 1000;
-    // The import is fed until the backup is there, and once more.
-    while backup.running().unwrap() && sent + 300 < lines.len() {
-        load.send(&lines[sent..sent + 100]);
-        sent += 100;
-    }
-    assert_eq!(backup.wait(LIMIT).unwrap().code(), Some(0), "{}", backup.stderr());
-    let said = backup.stderr();
-    assert!(said.contains("backed up") && said.contains("restore it with"), "{said}");
-    let during = load.answered() - before;
-    load.send(&lines[sent..sent + 300]);
-    sent += 300;
+    let mut lines = large(site);
+    let there = lines.len();
+    lines.extend(notes(12_000));
+    let mut load = Load::start(site, &lines[there..]);
+    wait_for("the load", LIMIT, || (load.acknowledged() > 0).then_some(())).unwrap();
+    // Until rows are acknowledged after the moment of a backup and before its end.
+    let hit = (0..TRIES_MAX).find_map(|nth| {
+        let saved = site.path(&format!("saved{nth}"));
+        site.run(&["backup", text(&saved)]).ok().says("backed up").says("restore it with");
+        let head = usize::try_from(manifest(&saved).feed.head_seq).unwrap();
+        let meanwhile = (there + load.acknowledged()).checked_sub(head)?;
+        println!("{head} rows are in the backup, {meanwhile} were acknowledged after its moment");
+        (meanwhile > 0).then_some((saved, head))
+    });
     load.end();
-    let manifest = manifest(&saved);
-    let head = usize::try_from(manifest.feed.head_seq).unwrap();
-    println!("{head} of {sent} rows are in the backup, {during} were acknowledged during it");
-    assert!(during > 0, "the backup was not made under load");
-    assert!(head > 500 && head < sent, "{head}");
-    is_a_prefix(site, &saved, &lines[..sent], head);
+    let (saved, head) = hit.expect("a backup is made under load");
+    assert!(head > there && head < lines.len(), "{head}");
+    is_a_prefix(site, &saved, &lines, head);
 }
 
 /// What is restored is the source's first `head` rows and their events, and nothing else; and it is
@@ -209,11 +199,12 @@ pub fn a_backup_belongs_to_its_back_end(site: &Site) {
     refused.says("can only be restored to").says("use `export` and `import`");
 }
 
-/// A store whose copy takes a moment.
-fn large(site: &Site) {
+/// A store whose copy takes a moment, and the events in it.
+fn large(site: &Site) -> Vec<String> {
     let long = "x".repeat(40_000);
     let lines: Vec<String> = (1..=500).map(|age| signed(1, 1, age, &[("long", &long)])).collect();
     site.import(&lines).ok();
+    lines
 }
 
 /// Signals in the middle of a backup: there is no backup then, and nothing of it after Ctrl-C.
