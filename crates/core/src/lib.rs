@@ -11,6 +11,7 @@ mod command;
 mod decide;
 mod decision;
 mod feed;
+pub mod ladder;
 mod limits;
 mod needs;
 mod record;

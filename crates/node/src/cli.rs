@@ -80,6 +80,12 @@ impl Common {
             wrap: args.wrap,
         }
     }
+
+    /// The option that names a place of the same sort, for advice.
+    pub fn place_option(&self, place: &str) -> String {
+        let option = if self.database.is_some() { "--database" } else { "--data" };
+        format!("{option} {place}")
+    }
 }
 
 impl Cli {
@@ -128,6 +134,18 @@ pub enum Command {
     /// Check what is stored and say what to do about it.
     #[command(after_help = exit::HELP)]
     Doctor(DoctorArgs),
+    /// Copy the store, as it is at one moment, into a directory. The node may go on running.
+    #[command(after_help = exit::HELP)]
+    Backup {
+        /// Made if it is not there; must be empty.
+        dir: PathBuf,
+    },
+    /// Make a store from a backup, where --data or --database points and none is yet.
+    #[command(after_help = exit::HELP)]
+    Restore {
+        /// What `backup` has filled.
+        dir: PathBuf,
+    },
     /// Print the settings that are in force, as a configuration, without secrets.
     Config {
         /// Print a configuration with all settings, what they mean and their defaults.

@@ -5,6 +5,7 @@
 //! stderr. Every error names the object at fault and the next step.
 
 mod admin;
+mod backup;
 pub mod cli;
 mod clock;
 pub mod config;
@@ -75,6 +76,8 @@ async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Ex
         Some(Command::Export(args)) => export::run(&common, args).await,
         Some(Command::Feed(args)) => feed::run(&common, args).await,
         Some(Command::Doctor(args)) => doctor::run(&common, args).await,
+        Some(Command::Backup { dir }) => backup::back_up(&common, &dir).await,
+        Some(Command::Restore { dir }) => backup::restore(&common, &dir).await,
         Some(Command::Config { example }) => show(&config, example),
     }
 }

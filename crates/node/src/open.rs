@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use kukuri_core::{Act, Seq, TopicId};
 use kukuri_lane::{Lane, LaneConfig};
+use kukuri_store::backup::{Backup, Manifest, Monitor};
 use kukuri_store::{Clock, Store};
 use kukuri_store_postgres::{Fsync, PostgresStore};
 use kukuri_store_sqlite::{SqliteStore, Sync};
@@ -48,6 +49,12 @@ impl Opened {
 
 /// Opens a store that is there: who only reads does not mean to make one by a slip of the pen.
 pub async fn open_existing(common: &Common) -> anyhow::Result<Opened> {
+    require_store(common).await?;
+    open(common).await
+}
+
+/// Where the store is, as it may be shown. It is an error if there is none.
+async fn require_store(common: &Common) -> anyhow::Result<String> {
     let (exists, place, option) = match &common.database {
         Some(url) => {
             let place = mask_password(url);
@@ -64,7 +71,74 @@ pub async fn open_existing(common: &Common) -> anyhow::Result<Opened> {
             "there is no store in {place}: check {option}; `topic add`, `import` and `run` make one"
         );
     }
-    open(common).await
+    Ok(place)
+}
+
+/// Copies the store into a directory, beside whatever else is done with it. Says where the store is.
+pub async fn back_up(
+    common: &Common,
+    to: &Path,
+    monitor: Arc<Monitor>,
+) -> anyhow::Result<(Manifest, String)> {
+    let place = require_store(common).await?;
+    let (to, made_at) = (to.to_owned(), clock(common.now)());
+    let made = match common.database.clone() {
+        Some(url) => tokio::spawn(async move {
+            kukuri_store_postgres::backup::back_up(&url, &to, made_at, &monitor).await
+        }),
+        None => {
+            let data = common.data.clone();
+            tokio::task::spawn_blocking(move || {
+                kukuri_store_sqlite::backup::back_up(&data, &to, made_at, &monitor)
+            })
+        }
+    };
+    let manifest = made.await.context("the backup panicked")?;
+    Ok((manifest.with_context(|| format!("cannot back up {place}"))?, place))
+}
+
+/// A store that was made from a backup.
+pub struct Restored {
+    pub place: String,
+    /// Tables of the backup that belong to no store.
+    pub left_out: Vec<String>,
+}
+
+/// Makes a store from a backup.
+pub async fn restore(
+    common: &Common,
+    backup: Arc<Backup>,
+    monitor: Arc<Monitor>,
+) -> anyhow::Result<Restored> {
+    let (place, restored) = match common.database.clone() {
+        Some(url) => {
+            let (place, fsync) = (mask_password(&url), fsync(is_durable()));
+            let work = async move {
+                kukuri_store_postgres::backup::restore(&backup, &url, fsync, &monitor).await
+            };
+            (place, tokio::spawn(work))
+        }
+        None => {
+            let (data, place) = (common.data.clone(), common.data.display().to_string());
+            let work = move || {
+                kukuri_store_sqlite::backup::restore(&backup, &data, new_epoch(), &monitor)
+                    .map(|()| Vec::new())
+            };
+            (place, tokio::task::spawn_blocking(work))
+        }
+    };
+    let left_out = restored.await.context("restoring panicked")?;
+    let left_out = left_out.with_context(|| format!("cannot restore to {place}"))?;
+    Ok(Restored { place, left_out })
+}
+
+/// Whether what is acknowledged has to survive a loss of power.
+fn is_durable() -> bool {
+    std::env::var_os(UNSAFE_FOR_TESTS).is_none()
+}
+
+fn fsync(durable: bool) -> Fsync {
+    if durable { Fsync::Required } else { Fsync::AnyForTests }
 }
 
 fn cannot_open_database(place: &str) -> String {
@@ -73,7 +147,7 @@ fn cannot_open_database(place: &str) -> String {
 
 /// Opens the store, and makes it if it is not there.
 pub async fn open(common: &Common) -> anyhow::Result<Opened> {
-    let durable = std::env::var_os(UNSAFE_FOR_TESTS).is_none();
+    let durable = is_durable();
     if !durable {
         eprintln!("warning: {UNSAFE_FOR_TESTS} is set: what is acknowledged may be lost");
     }
@@ -112,7 +186,7 @@ async fn open_sqlite(directory: &Path, durable: bool) -> anyhow::Result<Arc<dyn 
 }
 
 async fn open_postgres(url: &str, durable: bool) -> anyhow::Result<Arc<dyn Store>> {
-    let fsync = if durable { Fsync::Required } else { Fsync::AnyForTests };
+    let fsync = fsync(durable);
     let options =
         kukuri_store_postgres::Options { fsync, ..kukuri_store_postgres::Options::STANDARD };
     let store = PostgresStore::open(url, options).await;

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "cli/backup.rs"]
+mod backup;
 #[path = "cli/beside.rs"]
 mod beside;
 #[path = "cli/clients.rs"]
@@ -88,6 +90,15 @@ stories! {
         a_follower_sees_what_another_process_imports
         two_imports_at_once_take_each_event_once
         the_doctor_finds_nothing_beside_an_import;
+    backup:
+        a_backup_under_load_is_restored_elsewhere
+        a_cursor_of_the_old_life_is_refused
+        an_empty_store_can_be_backed_up
+        nothing_is_overwritten
+        a_damaged_backup_is_refused
+        a_backup_belongs_to_its_back_end
+        an_interrupted_backup_is_none
+        an_interrupted_restore_is_none;
     doctor:
         a_healthy_store_has_no_findings
         who_only_reads_makes_no_store

@@ -5,6 +5,7 @@
 //! share bounded pools ([`readers`]) and read snapshots. After a commit the new head goes to the process at once
 //! (`heads`) and to other processes by a notifier beside the transaction ([`notify`]).
 
+pub mod backup;
 mod bounds;
 mod calendar;
 mod check;

@@ -20,25 +20,36 @@ const LOCK_KEY: i64 = i64::from_be_bytes(*b"cn_relay");
 const BOOTSTRAP: &str = "CREATE SCHEMA IF NOT EXISTS cn_relay;
     CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL PRIMARY KEY)";
 
+/// The schema that this program brings a database to.
+pub(crate) fn newest() -> u32 {
+    MIGRATIONS.len() as u32
+}
+
 /// Several programs may start at once: one changes the schema, the others find it changed.
 pub(crate) async fn migrate(connection: &mut PgConnection) -> Result<(), Fault> {
     loop {
         raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await?;
         lock(connection).await?;
-        let version = version(connection).await?;
-        let Some(sql) = MIGRATIONS.get(version) else {
-            raw_sql("COMMIT").execute(&mut *connection).await?;
-            return Ok(());
-        };
-        raw_sql(*sql).execute(&mut *connection).await?;
-        let next = version as i32 + 1;
-        sqlx::query("INSERT INTO schema_version (version) VALUES ($1)")
-            .bind(next)
-            .execute(&mut *connection)
-            .await?;
-        begin_feed(connection).await?;
+        let changed = change(connection).await?;
         raw_sql("COMMIT").execute(&mut *connection).await?;
+        if !changed {
+            return Ok(());
+        }
     }
+}
+
+/// Applies the next change within the caller's transaction, under the lock. Says whether there was one.
+pub(crate) async fn change(connection: &mut PgConnection) -> Result<bool, Fault> {
+    let version = version(connection).await?;
+    let Some(sql) = MIGRATIONS.get(version) else { return Ok(false) };
+    raw_sql(*sql).execute(&mut *connection).await?;
+    let next = version as i32 + 1;
+    sqlx::query("INSERT INTO schema_version (version) VALUES ($1)")
+        .bind(next)
+        .execute(&mut *connection)
+        .await?;
+    begin_feed(connection).await?;
+    Ok(true)
 }
 
 pub(crate) async fn lock(connection: &mut PgConnection) -> Result<(), Fault> {

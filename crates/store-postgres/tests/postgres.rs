@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "postgres/backup.rs"]
+mod backup;
 #[path = "postgres/faults.rs"]
 mod faults;
 #[path = "postgres/partitions.rs"]

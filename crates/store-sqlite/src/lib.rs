@@ -4,6 +4,7 @@
 //! transaction that decides on the head it finds.
 
 mod apply;
+pub mod backup;
 mod connection;
 mod dedupe;
 mod desk;

@@ -13,14 +13,7 @@ pub(crate) fn migrate(conn: &mut Connection, epoch: i64) -> Result<(), StoreErro
     loop {
         // The version is read under the write lock, so that of two processes one waits and sees.
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
-        let version: u32 =
-            tx.pragma_query_value(None, "user_version", |row| row.get(0)).or_store()?;
-        let known = MIGRATIONS.len() as u32;
-        if version > known {
-            return Err(StoreError::Corrupt(format!(
-                "events.db has schema {version}, this program knows up to {known}; run the newer program"
-            )));
-        }
+        let version = version(&tx)?;
         let Some(migration) = MIGRATIONS.get(version as usize) else {
             return Ok(());
         };
@@ -33,4 +26,22 @@ pub(crate) fn migrate(conn: &mut Connection, epoch: i64) -> Result<(), StoreErro
         tx.pragma_update(None, "user_version", version + 1).or_store()?;
         tx.commit().or_store()?;
     }
+}
+
+/// The schema that this program brings a file to.
+pub(crate) fn newest() -> u32 {
+    MIGRATIONS.len() as u32
+}
+
+/// The schema of a file, which this program must know.
+pub(crate) fn version(conn: &Connection) -> Result<u32, StoreError> {
+    let version: u32 =
+        conn.pragma_query_value(None, "user_version", |row| row.get(0)).or_store()?;
+    let known = newest();
+    if version > known {
+        return Err(StoreError::Corrupt(format!(
+            "events.db has schema {version}, this program knows up to {known}; run the newer program"
+        )));
+    }
+    Ok(version)
 }

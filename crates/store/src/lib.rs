@@ -1,6 +1,8 @@
 //! The port to storage: what a back end must do, the in-memory model that says what is right, and
-//! the conformance suite. Knows no SQL, no files and no rules: what to write is decided in `core`.
+//! the conformance suite. Knows no SQL and no rules: what to write is decided in `core`. Knows no files
+//! but those of a [`backup`], which all back ends lay out alike.
 
+pub mod backup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;

@@ -3,13 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kukuri_core::TopicId;
 use kukuri_event::{Event, UnixSeconds};
 use kukuri_store::conformance::signing::{Author, Draft};
+use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::process::Process;
 use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection, Row, raw_sql};
 use tempfile::TempDir;
 
 /// The second at which every command believes to run.
@@ -65,6 +68,41 @@ impl Site {
 
     pub fn postgres(url: &str) -> Self {
         Self { database: Some(url.to_owned()), ..Self::sqlite() }
+    }
+
+    /// A place of the same sort that holds nothing.
+    pub fn elsewhere(&self) -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let Some(url) = &self.database else { return Self::sqlite() };
+        let (server, name) = url.rsplit_once('/').unwrap();
+        let name = format!("{name}_{}", MADE.fetch_add(1, Ordering::Relaxed));
+        ask(url, &format!("CREATE DATABASE {name}"));
+        Self::postgres(&format!("{server}/{name}"))
+    }
+
+    /// A place of the other sort, which need not be there.
+    pub fn other_back_end(&self) -> Self {
+        match &self.database {
+            Some(_) => Self::sqlite(),
+            None => Self::postgres("postgres://postgres@127.0.0.1:1/none"),
+        }
+    }
+
+    /// Until somebody has begun to restore a backup here, or has done so.
+    pub fn wait_for_restore(&self) {
+        wait_for("a restore", LIMIT, || match &self.database {
+            Some(url) => {
+                let working = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND query LIKE 'COPY%'";
+                let made = "SELECT count(*) FROM pg_namespace WHERE nspname = 'cn_relay'";
+                [working, made].iter().any(|sql| ask(url, sql) > 0).then_some(())
+            }
+            None => {
+                let files = ["events.db.partial", "events.db"];
+                files.iter().any(|file| self.path("data").join(file).exists()).then_some(())
+            }
+        })
+        .unwrap();
     }
 
     /// What an error about the place of the store advises.
@@ -133,6 +171,16 @@ impl Site {
         let ended = self.run(&[&["export"], args].concat()).ok();
         ended.stdout.lines().map(id).collect()
     }
+}
+
+/// Runs a statement and returns the number it answers with, if it answers.
+fn ask(url: &str, sql: &str) -> i64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+        let rows = raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all(&mut connection).await.unwrap();
+        rows.first().map_or(0, |row| row.get(0))
+    })
 }
 
 pub fn ended(command: &mut Command) -> Ended {

@@ -8,7 +8,7 @@ use kukuri_testkit::postgres::{Cluster, Durability, Settings};
 use crate::rig::{self, OPTIONS, database, enable, note, open};
 
 /// Everything that a schema is made of, in words that do not depend on when it was made.
-fn catalog(cluster: &Cluster, database: &str) -> String {
+pub fn catalog(cluster: &Cluster, database: &str) -> String {
     let columns = "SELECT table_name, column_name, data_type, is_nullable, collation_name
         FROM information_schema.columns WHERE table_schema = 'cn_relay'
         ORDER BY table_name, ordinal_position";

@@ -1,0 +1,289 @@
+//! A backup of the schema is one moment of it, partitions included, whoever writes or drops meanwhile.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use kukuri_core::{Act, Cursor, CursorError, UnixMillis};
+use kukuri_store::backup::{Backup, BackupError, Manifest, Monitor};
+use kukuri_store::conformance::dump;
+use kukuri_store::{FeedError, Store};
+use kukuri_store_postgres::backup::{back_up, restore};
+use kukuri_store_postgres::{Fsync, Options, PostgresStore};
+use kukuri_testkit::generate::{Seed, World, script};
+use kukuri_testkit::postgres::Cluster;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use crate::rig::{
+    self, LIMIT, NOW, OPTIONS, database, enable, feed, found, jsons, notes, open, publish,
+    publish_at, store_with, topic,
+};
+use crate::schema::catalog;
+
+/// Partitions of the feed that fill within a test.
+const SMALL: Options = Options { outbox_partition_rows: 40, ..OPTIONS };
+
+async fn save(url: &str, to: &Path) -> Result<Manifest, BackupError> {
+    timeout(LIMIT, back_up(url, to, UnixMillis(5), &Monitor::default())).await.unwrap()
+}
+
+async fn bring_back(from: &Path, url: &str) -> Result<Vec<String>, BackupError> {
+    let (backup, monitor) = (Backup::open(from)?, Monitor::default());
+    let restored = restore(&backup, url, Fsync::AnyForTests, &monitor);
+    timeout(LIMIT, restored).await.unwrap()
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, BackupError>, words: &str) {
+    let error = result.expect_err(words).to_string();
+    assert!(error.contains(words), "{words:?} is not in: {error}");
+}
+
+/// Which table is a partition of which, and for what.
+fn partitions(cluster: &Cluster, database: &str) -> String {
+    let sql = "SELECT i.inhparent::REGCLASS, c.relname, pg_get_expr(c.relpartbound, c.oid),
+            (SELECT string_agg(a.attname::TEXT || a.attstorage::TEXT, ' ' ORDER BY a.attname)
+                FROM pg_attribute a
+                WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE c.relkind IN ('r', 'p')
+        ORDER BY 2";
+    cluster.sql(database, sql).unwrap()
+}
+
+fn tables(cluster: &Cluster, database: &str) -> String {
+    let sql = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'cn_relay'";
+    cluster.sql(database, sql).unwrap()
+}
+
+/// Whatever the rules left in the tables is in the restored ones, and the store goes on from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_saved_is_restored_in_a_new_life() {
+    let seed = Seed::of_run("-p kukuri-store-postgres -E 'test(backup)'");
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (url, new) = (cluster.create_database(), cluster.create_database());
+    let saved = home.path().join("saved");
+    let store = PostgresStore::open(&url, SMALL).await.unwrap();
+    let world = World::new(seed, 0, 60);
+    let commands = script(&world, &mut seed.dice(), 400);
+    for commands in commands[..300].chunks(17) {
+        store.apply(commands.into()).await.unwrap();
+    }
+    let bounds = store.bounds().await.unwrap();
+    let manifest = save(&url, &saved).await.unwrap();
+    assert_eq!(manifest.rows("events_outbox") as i64, bounds.head.0 - bounds.floor.0);
+    assert!(manifest.tables.iter().filter(|table| table.partition.is_some()).count() > 5);
+    assert_eq!(bring_back(&saved, &new).await.unwrap(), Vec::<String>::new());
+    let restored = PostgresStore::open(&new, SMALL).await.unwrap();
+    assert_eq!(dump(&restored).await, dump(&store).await);
+    for describe in [catalog, partitions] {
+        assert_eq!(describe(&cluster, &database(&new)), describe(&cluster, &database(&url)));
+    }
+    let now = restored.bounds().await.unwrap();
+    assert_eq!((now.floor, now.head), (bounds.floor, bounds.head));
+    let old = Cursor { epoch: bounds.epoch, seq: bounds.floor };
+    let diverged = FeedError::Cursor(CursorError::Diverged { head: now.head });
+    assert_eq!(restored.feed(old, 10).await, Err(diverged));
+    for commands in commands[300..].chunks(17) {
+        let one = store.apply(commands.into()).await.unwrap();
+        let two = restored.apply(commands.into()).await.unwrap();
+        assert_eq!((one.outcomes, one.rows), (two.outcomes, two.rows));
+    }
+    assert_eq!(dump(&restored).await, dump(&store).await);
+    // A backup of the restored store is as good as one of the first.
+    let again = home.path().join("again");
+    save(&new, &again).await.unwrap();
+    let third = cluster.create_database();
+    bring_back(&again, &third).await.unwrap();
+    assert_eq!(dump(&open(&third).await).await, dump(&store).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_beside_a_busy_writer_is_one_moment() {
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (store, name) = store_with(&cluster, SMALL).await;
+    let (url, new) = (cluster.url(&name), cluster.create_database());
+    let events = notes(1, 3000);
+    publish(&store, &events[..1000]).await.unwrap();
+    let saved = home.path().join("saved");
+    let writing = async {
+        for (nth, batch) in events[1000..].chunks(4).enumerate() {
+            // Partitions of months are made meanwhile, too.
+            let at = UnixMillis::from(NOW).0 + nth as i64 * 86_400_000;
+            publish_at(&store, UnixMillis(at), batch).await.unwrap();
+        }
+    };
+    let mut during = 0;
+    let copying = async {
+        let manifest = save(&url, &saved).await.unwrap();
+        during = store.bounds().await.unwrap().head.0 - manifest.feed.head_seq;
+        manifest
+    };
+    let (manifest, ()) = tokio::join!(copying, writing);
+    println!("{during} rows were written while {} bytes were copied", manifest.bytes());
+    assert!(during > 0, "nothing was written during the backup");
+    bring_back(&saved, &new).await.unwrap();
+    let restored = open(&new).await;
+    let head = usize::try_from(manifest.feed.head_seq).unwrap();
+    assert_eq!(feed(&restored).await, feed(&store).await[..head]);
+    let filter = format!(r##"{{"#t":["{}"]}}"##, topic());
+    assert_eq!(found(&restored, &filter).await, jsons(&events[..head]));
+    publish(&restored, &events).await.unwrap();
+    assert_eq!(found(&restored, &filter).await, jsons(&events));
+}
+
+/// Retention drops partitions. One that goes while the backup waits for it is not missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_goes_away_is_not_missed() {
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (store, name) = store_with(&cluster, SMALL).await;
+    publish(&store, &notes(1, 100)).await.unwrap();
+    let url = cluster.url(&name);
+    let drop_first = async {
+        use sqlx::{Connection, Row, raw_sql};
+        let mut holding = sqlx::PgConnection::connect(&url).await.unwrap();
+        raw_sql(
+            "SET search_path = cn_relay; BEGIN; UPDATE feed_meta SET floor_seq = 40;
+             LOCK TABLE events_outbox_1 IN ACCESS EXCLUSIVE MODE",
+        )
+        .execute(&mut holding)
+        .await
+        .unwrap();
+        let mut looking = sqlx::PgConnection::connect(&url).await.unwrap();
+        let saved = home.path().join("saved");
+        let backup = tokio::spawn({
+            let url = url.clone();
+            async move { save(&url, &saved).await }
+        });
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+            WHERE wait_event_type = 'Lock' AND application_name = 'kukuri backup'";
+        while raw_sql(waiting).fetch_one(&mut looking).await.unwrap().get::<i64, _>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
+        raw_sql("DROP TABLE events_outbox_1; COMMIT").execute(&mut holding).await.unwrap();
+        backup.await.unwrap().unwrap()
+    };
+    let manifest = timeout(LIMIT, drop_first).await.unwrap();
+    assert_eq!((manifest.feed.floor_seq, manifest.feed.head_seq), (40, 100));
+    let new = cluster.create_database();
+    bring_back(&home.path().join("saved"), &new).await.unwrap();
+    let rows = feed(&open(&new).await).await;
+    assert_eq!((rows.len(), rows[0].seq.0), (60, 41));
+}
+
+/// A table that no migration made, such as one that left its parent and was not dropped yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_belongs_to_no_store_is_left_out_by_name() {
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (store, name) = store_with(&cluster, SMALL).await;
+    publish(&store, &notes(1, 100)).await.unwrap();
+    let sql = "SET search_path = cn_relay; UPDATE feed_meta SET floor_seq = 40;
+        ALTER TABLE events_outbox DETACH PARTITION events_outbox_1";
+    cluster.sql(&name, sql).unwrap();
+    save(&cluster.url(&name), &home.path().join("saved")).await.unwrap();
+    let new = cluster.create_database();
+    let left_out = bring_back(&home.path().join("saved"), &new).await.unwrap();
+    assert_eq!(left_out, ["events_outbox_1"]);
+    assert_eq!(feed(&open(&new).await).await.len(), 60);
+    cluster.sql(&name, "CREATE TABLE cn_relay.\"no name\" ()").unwrap();
+    refused(save(&cluster.url(&name), &home.path().join("strange")).await, "no name");
+}
+
+/// A backup of an older version is restored at that version, and then brought up to date.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_backup_is_brought_up_to_date() {
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (fresh, old, new) =
+        (cluster.create_database(), cluster.create_database(), cluster.create_database());
+    open(&fresh).await.close().await;
+    let first = include_str!("../../migrations/0001_event_store.sql");
+    let sql = format!(
+        "CREATE SCHEMA cn_relay; SET search_path = cn_relay; {first};
+         CREATE TABLE schema_version (version INTEGER NOT NULL PRIMARY KEY);
+         INSERT INTO schema_version VALUES (1); INSERT INTO feed_meta VALUES (7, 0, 0)"
+    );
+    cluster.sql(&database(&old), &sql).unwrap();
+    let manifest = save(&old, &home.path().join("saved")).await.unwrap();
+    assert_eq!((manifest.schema_version, manifest.feed.epoch), (1, 7));
+    bring_back(&home.path().join("saved"), &new).await.unwrap();
+    assert_eq!(catalog(&cluster, &database(&new)), catalog(&cluster, &database(&fresh)));
+    let restored = open(&new).await;
+    enable(&restored).await;
+    publish(&restored, &notes(1, 3)).await.unwrap();
+    let unknown = "UPDATE cn_relay.schema_version SET version = 999";
+    cluster.sql(&database(&old), unknown).unwrap();
+    refused(save(&old, &home.path().join("newer")).await, "run the newer program");
+    assert!(!home.path().join("newer").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_refused_or_interrupted_changes_nothing() {
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (store, name) = store_with(&cluster, SMALL).await;
+    publish(&store, &notes(1, 100)).await.unwrap();
+    let (url, new, saved) =
+        (cluster.url(&name), cluster.create_database(), home.path().join("saved"));
+    let ended = Monitor::default();
+    ended.end();
+    let interrupted = back_up(&url, &saved, UnixMillis(5), &ended).await;
+    assert!(matches!(interrupted, Err(BackupError::Interrupted)));
+    assert!(!saved.exists());
+    save(&url, &saved).await.unwrap();
+    refused(bring_back(&saved, &url).await, "the database holds a store already");
+    let backup = Backup::open(&saved).unwrap();
+    let interrupted = restore(&backup, &new, Fsync::AnyForTests, &ended).await;
+    assert!(matches!(interrupted, Err(BackupError::Interrupted)));
+    let manifest = saved.join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let spoiled = [
+        ("\"rows\": 20", "\"rows\": 21", "has 20 rows, its manifest says 21"),
+        ("\"head_seq\": 100", "\"head_seq\": 101", "its feed is not the one"),
+        ("\"schema_version\": ", "\"schema_version\": 99", "this program knows up to"),
+        ("FOR VALUES FROM ('1')", "FOR VALUES FROM (f())", "are no bounds"),
+        ("\"events_outbox\"\n", "\"events_outbox; DROP\"\n", "is no name"),
+        ("\"seq\"", "\"seq\\\"\"", "is no name"),
+        ("\"created_at\",", "", "storage is corrupt"),
+    ];
+    for (good, bad, words) in spoiled {
+        assert!(text.contains(good), "{good} is not in {text}");
+        fs::write(&manifest, text.replace(good, bad)).unwrap();
+        refused(bring_back(&saved, &new).await, words);
+        assert_eq!(tables(&cluster, &database(&new)), "0", "{bad}");
+    }
+    fs::write(&manifest, &text).unwrap();
+    let part = saved.join("events_outbox_1.copy");
+    let bytes = fs::read(&part).unwrap();
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() / 2] ^= 1;
+    fs::write(&part, flipped).unwrap();
+    refused(bring_back(&saved, &new).await, "events_outbox_1.copy is damaged: its checksum");
+    assert_eq!(tables(&cluster, &database(&new)), "0");
+    fs::write(&part, bytes).unwrap();
+    bring_back(&saved, &new).await.unwrap();
+    assert_eq!(dump(&open(&new).await).await, dump(&store).await);
+}
+
+/// A backup in the middle of a table is given up at once, whatever the server does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_holds_nobody() {
+    use sqlx::{Connection, raw_sql};
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (store, name) = store_with(&cluster, SMALL).await;
+    rig::apply(&store, NOW.into(), vec![Act::carry(topic(), "again")]).await.unwrap();
+    let url = cluster.url(&name);
+    let mut holding = sqlx::PgConnection::connect(&url).await.unwrap();
+    let lock = "BEGIN; LOCK TABLE cn_relay.events IN ACCESS EXCLUSIVE MODE";
+    raw_sql(lock).execute(&mut holding).await.unwrap();
+    let (monitor, saved) = (Monitor::default(), home.path().join("saved"));
+    let backup = back_up(&url, &saved, UnixMillis(5), &monitor);
+    let ending = async {
+        while !saved.exists() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        monitor.end();
+    };
+    let (ended, ()) = timeout(LIMIT, async { tokio::join!(backup, ending) }).await.unwrap();
+    assert!(matches!(ended, Err(BackupError::Interrupted)));
+    assert!(!saved.exists());
+}
