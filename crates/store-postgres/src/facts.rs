@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use kukuri_core::{Facts, ReadSet, Record, TopicId};
+use kukuri_core::{Facts, NodeKey, ReadSet, Record, TopicId};
 use kukuri_event::EventId;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -28,7 +28,10 @@ const KEYS: &str = concat!(
     JOIN current_versions v ON v.kind = k.kind AND v.pubkey = k.pubkey AND v.d = k.d
     UNION ALL SELECT ",
     columns!(usage),
-    " FROM topic_usage u WHERE u.topic_no = ANY($7)"
+    " FROM topic_usage u WHERE u.topic_no = ANY($7)
+    UNION ALL SELECT ",
+    columns!(node),
+    " FROM node_state n WHERE $8"
 );
 
 /// Dedupe says in which partition each would be.
@@ -78,7 +81,8 @@ async fn load_keys(
         .bind(column(versions.iter().map(|key| i32::from(key.kind.0))))
         .bind(column(versions.iter().map(|key| *key.pubkey.as_bytes())))
         .bind(column(versions.iter().map(|key| key.d.as_bytes())))
-        .bind(topics);
+        .bind(topics)
+        .bind(needs.node.is_some());
     for row in found.fetch_all(connection).await? {
         match row.try_get(0)? {
             rows::DEDUPE => {
@@ -97,6 +101,9 @@ async fn load_keys(
             rows::USAGE => {
                 let (number, row) = rows::usage(&row)?;
                 facts.usage.insert(numbers.id(number)?, Some(row));
+            }
+            rows::NODE => {
+                facts.node.insert(NodeKey, Some(rows::node_state(&row)?));
             }
             other => return Err(Fault::corrupt(format!("a row of the unknown sort {other}"))),
         }

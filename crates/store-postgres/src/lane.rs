@@ -72,10 +72,10 @@ impl Session {
         let bounds = bounds::begin(connection, BEGIN, self.epoch, self.head).await?;
         let version = bounds.topics_version;
         let mut facts = facts::load(connection, topics, version, &needs(batch)).await?;
-        let more = follow_up(&facts);
+        let more = follow_up(batch, &facts);
         facts.extend(facts::load(connection, topics, version, &more).await?);
-        let decision = decide(View::new(facts), bounds.feed.head, batch);
-        if decision.writes.is_empty() && decision.rows.is_empty() {
+        let decision = decide(View::new(facts), bounds.feed, batch);
+        if decision.is_empty() {
             raw_sql("ROLLBACK").execute(connection).await?;
             return Ok(Some(decision));
         }

@@ -27,6 +27,8 @@ mod rows;
 mod session;
 mod store;
 mod subscriptions;
+mod tidy;
+mod upkeep;
 mod write;
 
 pub use options::{Fsync, Options, Wakeup};

@@ -7,9 +7,10 @@ use crate::error::Fault;
 use crate::lane::LOCK_KEY;
 
 /// The n-th entry leads from version n to version n + 1. Entries are never changed once released.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../migrations/0001_event_store.sql"),
     include_str!("../migrations/0002_links_without_numbers.sql"),
+    include_str!("../migrations/0003_upkeep.sql"),
 ];
 
 /// One row per change that was applied.

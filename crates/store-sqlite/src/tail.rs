@@ -225,6 +225,15 @@ impl TailAt<'_> {
         self.segment.events().ids.get(id).copied().filter(|seq| *seq <= self.head.0)
     }
 
+    /// The numbers of the events of a topic, the least `created_at` first.
+    pub(crate) fn oldest_in(&self, topic_no: i64) -> Vec<i64> {
+        let events = self.segment.events();
+        let from = (topic_no, (Reverse(i64::MAX), i64::MIN));
+        let to = (topic_no, (Reverse(i64::MIN), i64::MAX));
+        let numbers = events.topics.range(from..=to).rev().map(|(_, (_, seq))| *seq);
+        numbers.filter(|seq| *seq <= self.head.0).collect()
+    }
+
     /// What is collected from each event of the tail.
     pub(crate) fn collect<T>(&self, of: impl Fn(Seq, &TailEvent) -> Vec<T>) -> Vec<T> {
         let events = self.segment.events();

@@ -50,7 +50,7 @@ pub async fn store() -> Model {
         Act::Unlink {
             topic: topic('b'),
             events: vec![leaver.event().id()],
-            reason: UnlinkReason::Retention,
+            reason: UnlinkReason::Before(UnixMillis(i64::MAX)),
         },
     ];
     let at = UnixMillis::from(NOW);
@@ -76,6 +76,7 @@ pub fn examine(bounds: FeedBounds, entries: &[Entry]) -> Vec<Finding> {
         Entry::Version(..) => 3,
         Entry::Tombstone(..) => 4,
         Entry::Topic(..) => 5,
+        Entry::Node(_) => 6,
     };
     let ends = [Checks::rows_end, Checks::records_end, Checks::dedupe_end, Checks::versions_end];
     for nth in 0..6 {
