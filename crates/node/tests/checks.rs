@@ -266,7 +266,7 @@ async fn what_moved_during_the_walk_is_not_judged() {
     let record = effective(&mut entries, 0).clone();
     entries.retain(|e| !matches!(e, Entry::Record(r) if r.event().id() == record.event().id()));
     let findings = examine(bounds, &entries);
-    assert_eq!(findings.len(), 3, "the feed, the mark and the counter: {findings:?}");
+    assert_eq!(findings.len(), 4, "the feed, the mark and two counters: {findings:?}");
     let mut moved = Moved::default();
     assert!(findings.iter().all(|finding| moved.spares(finding)));
     let row = entries.iter().find_map(|entry| match entry {

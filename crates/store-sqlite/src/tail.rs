@@ -225,13 +225,14 @@ impl TailAt<'_> {
         self.segment.events().ids.get(id).copied().filter(|seq| *seq <= self.head.0)
     }
 
-    /// The numbers of the events of a topic, the least `created_at` first.
-    pub(crate) fn oldest_in(&self, topic_no: i64) -> Vec<i64> {
+    /// `created_at` and numbers of the events of a topic, the least first.
+    pub(crate) fn oldest_in(&self, topic_no: i64) -> Vec<(i64, i64)> {
         let events = self.segment.events();
         let from = (topic_no, (Reverse(i64::MAX), i64::MIN));
         let to = (topic_no, (Reverse(i64::MIN), i64::MAX));
-        let numbers = events.topics.range(from..=to).rev().map(|(_, (_, seq))| *seq);
-        numbers.filter(|seq| *seq <= self.head.0).collect()
+        let places = events.topics.range(from..=to).rev();
+        let places = places.map(|(_, (created_at, seq))| (created_at.0, *seq));
+        places.filter(|(_, seq)| *seq <= self.head.0).collect()
     }
 
     /// What is collected from each event of the tail.
