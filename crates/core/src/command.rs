@@ -1,6 +1,9 @@
 use kukuri_event::EventId;
 
-use crate::{Admitted, IngestPolicy, Reason, TopicId, UnixMillis};
+use crate::{
+    Admitted, Allowance, Fence, Holder, IngestPolicy, Reason, Seq, Task, TombstoneKey, TopicId,
+    UnixMillis, Usage,
+};
 
 /// Something that changes state, and when. Everything that does goes through the lane as one.
 #[derive(Clone, Debug)]
@@ -26,12 +29,29 @@ pub enum Act {
     },
     /// Forgets a topic that holds no events any more.
     RemoveTopic(TopicId),
-    /// Takes events out of a topic; a body goes with its last link.
+    /// Takes those of the events out of a topic for which the reason holds; a body goes with its last
+    /// link.
     Unlink { topic: TopicId, events: Vec<EventId>, reason: UnlinkReason },
     /// Hides those of the events whose time has come.
     Expire(Vec<EventId>),
     /// Adds up repeated arrivals.
     Sightings(Vec<Sighting>),
+    /// Takes events out of all their topics, one after the other, while the node holds more than `to`
+    /// and has to give up events at all.
+    Evict { events: Vec<EventId>, to: Usage },
+    /// Forgets those of the ids that were first seen, and those of the deletions that were asked for,
+    /// before a time. What is stored is never forgotten.
+    Forget { events: Vec<EventId>, tombstones: Vec<TombstoneKey>, before: UnixMillis },
+    /// Lets the feed begin after a row.
+    Trim(Seq),
+    /// Absolute values for what the node takes in and keeps.
+    Allow(Allowance),
+    /// Takes or keeps a task for so long, unless another instance has it.
+    Hold { task: Task, holder: Holder, lease_ms: u32 },
+    /// Gives a task back before its time.
+    Release { task: Task, holder: Holder },
+    /// Does something if the task is still in the same hands.
+    Fenced { task: Task, fence: Fence, act: Box<Act> },
 }
 
 impl Act {
@@ -48,20 +68,25 @@ impl Act {
     }
 }
 
-/// Why events leave a topic.
+/// Why events leave a topic. Whoever names the events has read them earlier; whether the reason holds
+/// is decided when they leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnlinkReason {
-    Retention,
-    Capacity,
     /// The operator removed the topic. What loses its last link this way is forgotten by dedupe
     /// too, so that the topic can come back.
     Topic,
+    /// The operator does not want to keep what was taken in before a time, whatever it is.
+    Before(UnixMillis),
+    /// It is older than the topic keeps such events.
+    Retention,
+    /// The topic holds more than it may, and gives up the oldest for what is new.
+    Capacity,
 }
 
 impl From<UnlinkReason> for Reason {
     fn from(reason: UnlinkReason) -> Self {
         match reason {
-            UnlinkReason::Retention => Self::Retention,
+            UnlinkReason::Before(_) | UnlinkReason::Retention => Self::Retention,
             UnlinkReason::Capacity => Self::Capacity,
             UnlinkReason::Topic => Self::Topic,
         }

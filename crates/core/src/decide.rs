@@ -2,36 +2,36 @@
 
 mod deletion;
 mod expire;
+mod forget;
 mod known;
+mod lease;
 mod publish;
+mod room;
 mod step;
 mod topic;
 mod unlink;
 
 pub use known::{Known, known};
 
-use crate::{Act, Command, Decision, Outcome, Seq, View};
+use crate::{Act, Command, Decision, FeedBounds, NodeState, Outcome, UnixMillis, View};
 use step::Step;
 
-/// Decides `batch` on `view`, which was taken at head `base`. How commands are split into batches
-/// changes nothing: each one sees exactly what those before it did.
-pub fn decide(view: View, base: Seq, batch: &[Command]) -> Decision {
-    let mut step = Step::new(view, base);
-    let outcomes = batch.iter().map(|command| decide_one(&mut step, command)).collect();
-    let (writes, rows) = step.finish();
-    Decision { base, writes, rows, outcomes }
+/// Decides `batch` on `view`, which was taken when the feed had these bounds. How commands are split
+/// into batches changes nothing: each one sees exactly what those before it did.
+pub fn decide(view: View, bounds: FeedBounds, batch: &[Command]) -> Decision {
+    let mut step = Step::new(view, bounds);
+    let act = |command: &Command| decide_one(&mut step, command.at, &command.act);
+    let outcomes = batch.iter().map(act).collect();
+    let (writes, floor, rows) = step.finish();
+    Decision { base: bounds.head, writes, floor, rows, outcomes }
 }
 
-fn decide_one(step: &mut Step, command: &Command) -> Outcome {
-    let at = command.at;
-    match &command.act {
+fn decide_one(step: &mut Step, at: UnixMillis, act: &Act) -> Outcome {
+    match act {
         Act::Publish(admitted) => publish::publish(step, at, admitted),
-        Act::SetTopic { .. } => topic::set(step, at, &command.act),
+        Act::SetTopic { .. } => topic::set(step, at, act),
         Act::RemoveTopic(topic) => topic::remove(step, topic),
-        Act::Unlink { topic, events, reason } => {
-            unlink::unlink(step, at, topic, events, *reason);
-            Outcome::Done
-        }
+        Act::Unlink { topic, events, reason } => unlink::unlink(step, at, topic, events, *reason),
         Act::Expire(events) => {
             expire::expire(step, at, events);
             Outcome::Done
@@ -40,5 +40,24 @@ fn decide_one(step: &mut Step, command: &Command) -> Outcome {
             known::count(step, sightings);
             Outcome::Done
         }
+        Act::Evict { events, to } => unlink::evict(step, at, events, *to),
+        Act::Forget { events, tombstones, before } => {
+            forget::forget(step, events, tombstones, *before)
+        }
+        Act::Trim(seq) => {
+            step.trim(*seq);
+            Outcome::Done
+        }
+        Act::Allow(allowance) => {
+            let node = NodeState { allowance: *allowance, ..step.node().clone() };
+            step.set_node(node);
+            Outcome::Done
+        }
+        Act::Hold { task, holder, lease_ms } => lease::hold(step, at, *task, *holder, *lease_ms),
+        Act::Release { task, holder } => lease::release(step, *task, *holder),
+        Act::Fenced { task, fence, act } => match lease::holds(step, *task, *fence) {
+            true => decide_one(step, at, act),
+            false => Outcome::HeldElsewhere,
+        },
     }
 }

@@ -1,8 +1,8 @@
 use kukuri_event::EventId;
 
 use crate::{
-    Dedupe, FeedRow, NodeTopic, Record, Rejection, Seq, Tombstone, TombstoneKey, TopicId, Usage,
-    Version, VersionKey,
+    Dedupe, FeedRow, Lease, NodeKey, NodeState, NodeTopic, Record, Rejection, Seq, Tombstone,
+    TombstoneKey, TopicId, Usage, Version, VersionKey,
 };
 
 /// What a batch comes to. Nothing in it is true until a store has committed it.
@@ -11,6 +11,8 @@ pub struct Decision {
     /// The head the decision was made at; it is void at any other.
     pub base: Seq,
     pub writes: WriteSet,
+    /// Where the feed begins from now on, if that changes.
+    pub floor: Option<Seq>,
     /// The feed rows `base + 1 ..`, in order.
     pub rows: Vec<FeedRow>,
     /// One per command.
@@ -18,9 +20,9 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether there is nothing to commit.
-    pub fn is_void(&self) -> bool {
-        self.writes.is_empty() && self.rows.is_empty()
+    /// Whether there is nothing to make durable.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.rows.is_empty() && self.floor.is_none()
     }
 
     /// The head once the decision is committed.
@@ -46,6 +48,7 @@ pub struct WriteSet {
     pub tombstones: Vec<Change<TombstoneKey, Tombstone>>,
     pub topics: Vec<Change<TopicId, NodeTopic>>,
     pub usage: Vec<Change<TopicId, Usage>>,
+    pub node: Vec<Change<NodeKey, NodeState>>,
 }
 
 impl WriteSet {
@@ -56,6 +59,7 @@ impl WriteSet {
             && self.tombstones.is_empty()
             && self.topics.is_empty()
             && self.usage.is_empty()
+            && self.node.is_empty()
     }
 }
 
@@ -71,6 +75,13 @@ pub enum Outcome {
     Refused(Rejection),
     /// A command of the node itself took effect.
     Done,
+    /// So many links were removed, of events that weigh so much; or so many memories.
+    Removed(Usage),
+    /// The task is the sender's, until then.
+    Held(Lease),
+    /// The task is another's, and was not taken; or it was taken from the sender, and the command
+    /// was not done.
+    HeldElsewhere,
     /// The topic still holds events and was not removed.
     TopicInUse,
 }
@@ -86,17 +97,19 @@ pub enum Duplicate {
 impl Outcome {
     /// The first half of an OK message.
     pub fn is_ok(&self) -> bool {
-        !matches!(self, Self::Refused(_) | Self::TopicInUse)
+        !matches!(self, Self::Refused(_) | Self::HeldElsewhere | Self::TopicInUse)
     }
 
     /// The text of an OK message.
     pub fn message(&self) -> String {
         match self {
             Self::Accepted | Self::Ephemeral | Self::Done => String::new(),
+            Self::Removed(_) | Self::Held(_) => String::new(),
             Self::Duplicate(Duplicate::Known) => "duplicate: already have this event".into(),
             Self::Duplicate(Duplicate::Stale) => "duplicate: a newer version is stored".into(),
             Self::Duplicate(Duplicate::NotKept) => "duplicate: seen before, no longer kept".into(),
             Self::Refused(rejection) => rejection.to_string(),
+            Self::HeldElsewhere => "error: another instance does this".into(),
             Self::TopicInUse => "error: the topic still holds events".into(),
         }
     }

@@ -14,6 +14,9 @@ mod feed;
 pub mod ladder;
 mod limits;
 mod needs;
+mod node;
+mod plan;
+mod policy;
 mod record;
 mod rejection;
 mod time;
@@ -26,11 +29,16 @@ pub use command::{Act, Command, Sighting, UnlinkReason};
 pub use decide::{Known, decide, known};
 pub use decision::{Change, Decision, Duplicate, Outcome, WriteSet};
 pub use feed::{Cursor, CursorError, Epoch, FeedBounds, FeedRow, Op, Reason, Seq, Source};
-pub use limits::{Limits, RETENTION_REGULAR_DAYS, TAG_VALUE_INDEXED_BYTES_MAX};
+pub use limits::{FUTURE_SECONDS_BOUND, Limits, TAG_VALUE_INDEXED_BYTES_MAX};
 pub use needs::{ReadSet, follow_up, needs};
+pub use node::{
+    Allowance, Fence, Holder, LadderStep, Lease, Leases, NodeKey, NodeState, Storage, Task,
+};
+pub use plan::{Keeping, Look, Stats, plan};
+pub use policy::{Backfill, Capacity, Cutoffs, IngestPolicy, OnFull, Priority, Retention, Shelf};
 pub use record::{Dedupe, Keep, Link, Record, State, Tombstone, TombstoneKey, Usage, tag_key};
 pub use rejection::Rejection;
 pub use time::UnixMillis;
-pub use topic::{IngestPolicy, Mapping, NetworkId, NodeTopic, TopicError, TopicId, gossip_topic};
+pub use topic::{Mapping, NetworkId, NodeTopic, TopicError, TopicId, gossip_topic};
 pub use version::{Mark, MarkState, Version, VersionKey};
 pub use view::{Facts, View};

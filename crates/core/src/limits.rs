@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 /// Longer values of single-letter tags are stored but not indexed.
 pub const TAG_VALUE_INDEXED_BYTES_MAX: usize = 255;
 
-/// How long a regular event is kept when none of its topics says otherwise.
-pub const RETENTION_REGULAR_DAYS: u32 = 30;
+/// No limit may let events be further ahead of the clock: by `created_at` stores find what was taken
+/// in long ago, with this as the margin.
+pub const FUTURE_SECONDS_BOUND: i64 = 24 * 60 * 60;
 
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kukuri_event::{Class, Event, EventId, Kind};
 
-use crate::{Act, Admitted, Command, Facts, TombstoneKey, TopicId, VersionKey};
+use crate::{Act, Admitted, Command, Facts, NodeKey, TombstoneKey, TopicId, VersionKey};
 
 /// Keys to load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,11 +16,15 @@ pub struct ReadSet {
     pub versions: BTreeSet<VersionKey>,
     /// Their subscriptions and usage.
     pub topics: BTreeSet<TopicId>,
+    /// The state of the node as a whole, if it is asked for.
+    pub node: Option<NodeKey>,
 }
 
 impl ReadSet {
     pub fn len(&self) -> usize {
-        self.events.len() + self.tombstones.len() + self.versions.len() + self.topics.len()
+        let keys =
+            self.events.len() + self.tombstones.len() + self.versions.len() + self.topics.len();
+        keys + usize::from(self.node.is_some())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -40,9 +44,24 @@ impl ReadSet {
             Act::Unlink { topic, events, .. } => {
                 self.topics.insert(topic.clone());
                 self.events.extend(events);
+                self.node = Some(NodeKey);
             }
             Act::Expire(events) => self.events.extend(events),
             Act::Sightings(sightings) => self.events.extend(sightings.iter().map(|s| s.event_id)),
+            Act::Evict { events, .. } => {
+                self.events.extend(events);
+                self.node = Some(NodeKey);
+            }
+            Act::Forget { events, tombstones, .. } => {
+                self.events.extend(events);
+                self.tombstones.extend(tombstones);
+            }
+            Act::Trim(_) => {}
+            Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => self.node = Some(NodeKey),
+            Act::Fenced { act, .. } => {
+                self.node = Some(NodeKey);
+                self.add(act);
+            }
         }
     }
 
@@ -60,6 +79,7 @@ impl ReadSet {
             return;
         }
         self.add_lookup(event);
+        self.node = Some(NodeKey);
         if event.kind() == Kind::DELETION {
             for target in event.tags().event_ids() {
                 self.events.insert(target);
@@ -84,10 +104,15 @@ pub fn needs(batch: &[Command]) -> ReadSet {
     set
 }
 
-/// The keys that follow from what was loaded: the winner of a key, and the key of a winner. One
-/// round is enough, because a winner's key names the winner and nothing else.
-pub fn follow_up(facts: &Facts) -> ReadSet {
+/// The keys that follow from what was loaded: the winner of a key, the key of a winner, and the topics
+/// of events that leave all of theirs. One round is enough, because a winner's key names the winner
+/// and nothing else.
+pub fn follow_up(batch: &[Command], facts: &Facts) -> ReadSet {
     let mut set = ReadSet::default();
+    for id in batch.iter().flat_map(|command| evicted(&command.act)) {
+        let record = facts.records.get(id).and_then(Option::as_ref);
+        set.topics.extend(record.into_iter().flat_map(|record| record.topics().cloned()));
+    }
     for version in facts.versions.values().flatten() {
         set.events.extend(version.mark.map(|mark| mark.event_id));
     }
@@ -96,5 +121,14 @@ pub fn follow_up(facts: &Facts) -> ReadSet {
     }
     set.events.retain(|id| !facts.records.contains_key(id));
     set.versions.retain(|key| !facts.versions.contains_key(key));
+    set.topics.retain(|key| !facts.topics.contains_key(key));
     set
+}
+
+fn evicted(act: &Act) -> &[EventId] {
+    match act {
+        Act::Evict { events, .. } => events,
+        Act::Fenced { act, .. } => evicted(act),
+        _ => &[],
+    }
 }

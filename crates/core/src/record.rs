@@ -6,9 +6,7 @@ use std::sync::Arc;
 use kukuri_event::{Body, Class, Event, EventId, Kind, Pubkey, TagLetter, UnixSeconds};
 
 use crate::feed::coded;
-use crate::{
-    NodeTopic, RETENTION_REGULAR_DAYS, Seq, TAG_VALUE_INDEXED_BYTES_MAX, TopicId, UnixMillis,
-};
+use crate::{NodeTopic, Retention, Seq, TAG_VALUE_INDEXED_BYTES_MAX, TopicId, UnixMillis};
 
 coded!(
     /// Whether a stored event is visible, and if not, why.
@@ -29,11 +27,15 @@ coded!(
 );
 
 impl Keep {
-    /// Regular events of topics without a longer retention leave by the month; kind 5, versions and
-    /// events of longer-kept topics one by one.
-    pub fn of<'a>(event: &Event, topics: impl IntoIterator<Item = &'a NodeTopic>) -> Self {
+    /// Regular events of topics without a longer retention than the node's leave by the month; kind 5,
+    /// versions and events of longer-kept topics one by one.
+    pub fn of<'a>(
+        event: &Event,
+        topics: impl IntoIterator<Item = &'a NodeTopic>,
+        retention: &Retention,
+    ) -> Self {
         let longer = topics.into_iter().any(|topic| {
-            topic.ingest_policy.retention_days.is_some_and(|days| days > RETENTION_REGULAR_DAYS)
+            topic.ingest_policy.retention_days.is_some_and(|days| days > retention.regular_days)
         });
         let regular = event.kind().class() == Class::Regular && event.kind() != Kind::DELETION;
         if regular && !longer { Self::Standard } else { Self::Longer }
@@ -140,11 +142,13 @@ pub struct TombstoneKey {
 pub struct Tombstone {
     pub deletion_event_id: EventId,
     pub requested_at: UnixSeconds,
+    /// When the last request for it was taken in: from then on it is kept for its time.
+    pub recorded_at: UnixMillis,
     /// When it first hid or refused its target.
     pub applied_at: Option<UnixMillis>,
 }
 
-/// What a topic's stored bodies add up to, hidden ones included.
+/// What stored bodies add up to, hidden ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub events: u64,

@@ -48,6 +48,16 @@ pub enum Rejection {
     Blocked,
     #[error("blocked: deleted by its author")]
     Deleted,
+    #[error("error: storage full")]
+    StorageFull,
+    #[error("restricted: node is full")]
+    NodeFull,
+    #[error("restricted: topic is full")]
+    TopicFull,
+    #[error("restricted: topic is paused, the node is short of room")]
+    TopicPaused,
+    #[error("restricted: topic takes no backfill now")]
+    NoBackfill,
 }
 
 impl Rejection {
@@ -76,6 +86,11 @@ impl Rejection {
             Self::Restricted => "restricted",
             Self::Blocked => "blocked",
             Self::Deleted => "deleted",
+            Self::StorageFull => "storage_full",
+            Self::NodeFull => "node_full",
+            Self::TopicFull => "topic_full",
+            Self::TopicPaused => "topic_paused",
+            Self::NoBackfill => "no_backfill",
         }
     }
 }

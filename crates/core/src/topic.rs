@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use kukuri_event::Pubkey;
-use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::UnixMillis;
+use crate::{IngestPolicy, UnixMillis};
 
 const PREFIX: &str = "kukuri:";
 const USER_PREFIX: &str = "user:";
@@ -133,14 +132,6 @@ pub fn gossip_topic(topic: &TopicId) -> [u8; 32] {
         Some(bytes) => *bytes.as_bytes(),
         None => *blake3::hash(topic.0.as_bytes()).as_bytes(),
     }
-}
-
-/// What a topic asks of ingest and retention, where it differs from the node's defaults.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct IngestPolicy {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention_days: Option<u32>,
 }
 
 /// A node-level subscription: a topic this node carries or has carried.

@@ -37,8 +37,10 @@ coded!(
         Effective = 1 "effective",
         Deleted = 2 "deleted",
         Expired = 3 "expired",
-        /// No longer kept: retention, capacity, or its topic was removed.
+        /// Its topic was removed. It may come back with the topic.
         Purged = 4 "purged",
+        /// No longer kept, by retention or capacity. It never comes back.
+        Evicted = 5 "evicted",
     }
 );
 

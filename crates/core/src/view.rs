@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use kukuri_event::EventId;
 
 use crate::{
-    Change, Dedupe, NodeTopic, ReadSet, Record, Tombstone, TombstoneKey, TopicId, Usage, Version,
-    VersionKey, WriteSet,
+    Change, Dedupe, NodeKey, NodeState, NodeTopic, ReadSet, Record, Tombstone, TombstoneKey,
+    TopicId, Usage, Version, VersionKey, WriteSet,
 };
 
 /// What a store loaded for a [`ReadSet`]: a key that is here with `None` is absent from the store,
@@ -20,6 +20,7 @@ pub struct Facts {
     pub tombstones: BTreeMap<TombstoneKey, Option<Tombstone>>,
     pub topics: BTreeMap<TopicId, Option<NodeTopic>>,
     pub usage: BTreeMap<TopicId, Option<Usage>>,
+    pub node: BTreeMap<NodeKey, Option<NodeState>>,
 }
 
 impl Facts {
@@ -32,6 +33,7 @@ impl Facts {
             tombstones: set.tombstones.iter().map(|key| (*key, None)).collect(),
             topics: set.topics.iter().map(|key| (key.clone(), None)).collect(),
             usage: set.topics.iter().map(|key| (key.clone(), None)).collect(),
+            node: set.node.iter().map(|key| (*key, None)).collect(),
         }
     }
 
@@ -43,6 +45,7 @@ impl Facts {
         self.tombstones.extend(more.tombstones);
         self.topics.extend(more.topics);
         self.usage.extend(more.usage);
+        self.node.extend(more.node);
     }
 }
 
@@ -98,6 +101,7 @@ pub struct View {
     pub(crate) tombstones: Table<TombstoneKey, Tombstone>,
     pub(crate) topics: Table<TopicId, NodeTopic>,
     pub(crate) usage: Table<TopicId, Usage>,
+    pub(crate) node: Table<NodeKey, NodeState>,
 }
 
 impl View {
@@ -109,6 +113,7 @@ impl View {
             tombstones: Table::new(facts.tombstones),
             topics: Table::new(facts.topics),
             usage: Table::new(facts.usage),
+            node: Table::new(facts.node),
         }
     }
 
@@ -120,6 +125,7 @@ impl View {
             tombstones: self.tombstones.into_changes(),
             topics: self.topics.into_changes(),
             usage: self.usage.into_changes(),
+            node: self.node.into_changes(),
         }
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use kukuri_core::{
-    Cursor, CursorError, Duplicate, Epoch, FeedBounds, Keep, Limits, MarkState, Op, Outcome,
-    RETENTION_REGULAR_DAYS, Reason, Rejection, Seq, Source, State, TAG_VALUE_INDEXED_BYTES_MAX,
+    Cursor, CursorError, Duplicate, Epoch, FeedBounds, Fence, Keep, Keeping, Lease, Limits,
+    MarkState, Op, Outcome, Reason, Rejection, Retention, Seq, Source, State,
+    TAG_VALUE_INDEXED_BYTES_MAX, UnixMillis, Usage,
 };
 use kukuri_event::ParseError;
 
@@ -35,6 +36,11 @@ fn rejections() -> Vec<Rejection> {
         Restricted,
         Blocked,
         Deleted,
+        StorageFull,
+        NodeFull,
+        TopicFull,
+        TopicPaused,
+        NoBackfill,
     ];
     for (nth, rejection) in all.iter().enumerate() {
         let place = match rejection {
@@ -60,6 +66,11 @@ fn rejections() -> Vec<Rejection> {
             Restricted => 19,
             Blocked => 20,
             Deleted => 21,
+            StorageFull => 22,
+            NodeFull => 23,
+            TopicFull => 24,
+            TopicPaused => 25,
+            NoBackfill => 26,
         };
         assert_eq!(place, nth, "{rejection:?}");
     }
@@ -129,6 +140,8 @@ fn every_limit_is_documented_with_its_value() {
         future_seconds_max,
         dedupe_retention_days,
     } = Limits::STANDARD;
+    let Retention { regular_days, history_days, deletion_days } = Retention::STANDARD;
+    let Keeping { memory_days, feed_days } = Keeping::STANDARD;
     let expected = [
         ("event_bytes_max", event_bytes_max.to_string()),
         ("tags_max", tags_max.to_string()),
@@ -137,7 +150,11 @@ fn every_limit_is_documented_with_its_value() {
         ("deletion_targets_max", deletion_targets_max.to_string()),
         ("future_seconds_max", future_seconds_max.to_string()),
         ("dedupe_retention_days", dedupe_retention_days.to_string()),
-        ("retention_regular_days", RETENTION_REGULAR_DAYS.to_string()),
+        ("retention.regular_days", regular_days.to_string()),
+        ("retention.history_days", history_days.to_string()),
+        ("retention.deletion_days", deletion_days.to_string()),
+        ("memory_days", memory_days.to_string()),
+        ("feed_days", feed_days.to_string()),
         ("tag_value_indexed_bytes_max", TAG_VALUE_INDEXED_BYTES_MAX.to_string()),
     ];
     let expected: BTreeMap<String, String> =
@@ -153,7 +170,8 @@ fn every_limit_is_documented_with_its_value() {
 /// Clients tell refusals apart by the word before the colon, and NIP-01 lists the words.
 #[test]
 fn every_text_begins_with_a_word_that_clients_know() {
-    let known = ["duplicate", "blocked", "rate-limited", "invalid", "restricted", "auth-required"];
+    let known =
+        ["duplicate", "blocked", "rate-limited", "invalid", "restricted", "auth-required", "error"];
     let texts = rejections().into_iter().map(|rejection| rejection.to_string());
     for text in texts.chain(duplicates().map(|outcome| outcome.message())) {
         let (word, rest) = text.split_once(": ").expect("a word, a colon, a sentence");
@@ -164,8 +182,11 @@ fn every_text_begins_with_a_word_that_clients_know() {
 #[test]
 fn an_ok_is_true_unless_the_event_was_refused() {
     assert!(rejections().into_iter().all(|rejection| !Outcome::Refused(rejection).is_ok()));
-    assert!(!Outcome::TopicInUse.is_ok());
-    let good = [Outcome::Accepted, Outcome::Ephemeral, Outcome::Done];
+    assert!(!Outcome::TopicInUse.is_ok() && !Outcome::HeldElsewhere.is_ok());
+    let lease = Lease { fence: Fence(1), holder: None, until: UnixMillis(0) };
+    let own = [Outcome::Removed(Usage::default()), Outcome::Held(lease)];
+    let good = [Outcome::Accepted, Outcome::Ephemeral, Outcome::Done].into_iter().chain(own);
+    let good: Vec<Outcome> = good.collect();
     assert!(good.iter().chain(&duplicates()).all(Outcome::is_ok));
     assert!(good.iter().all(|outcome| outcome.message().is_empty()));
 }
@@ -193,7 +214,7 @@ fn stored_numbers_never_change() {
         Expired 4 "expired");
     check!(Keep: Standard 0 "standard", Longer 1 "longer");
     check!(MarkState: Effective 1 "effective", Deleted 2 "deleted", Expired 3 "expired",
-        Purged 4 "purged");
+        Purged 4 "purged", Evicted 5 "evicted");
 }
 
 #[test]

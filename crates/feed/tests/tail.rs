@@ -107,7 +107,8 @@ async fn a_cursor_below_the_floor_is_an_error() {
     publish(&*model, 0..5).await;
     let mut tail = tail(model.clone()).await;
     assert_eq!(seqs(&mut tail, 1).await, [1]);
-    model.truncate(Seq(3));
+    let trim = Command { at: UnixSeconds(0).into(), act: Act::Trim(Seq(3)) };
+    model.apply([trim].into()).await.unwrap();
     let truncated = FeedError::Cursor(CursorError::Truncated { floor: Seq(3) });
     assert_eq!(tail.next_rows(9).await, Err(truncated.clone()));
     assert_eq!(tail.rows_so_far(9).await, Err(truncated));

@@ -58,6 +58,10 @@ pub(crate) fn bytes(act: &Act) -> usize {
         Act::Unlink { events, .. } => ids(events.len()),
         Act::Expire(events) => ids(events.len()),
         Act::Sightings(sightings) => ids(sightings.len()),
+        Act::Evict { events, .. } => ids(events.len()),
+        Act::Forget { events, tombstones, .. } => ids(events.len() + 2 * tombstones.len()),
+        Act::Trim(_) | Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => 0,
+        Act::Fenced { act, .. } => bytes(act),
     }
 }
 
@@ -67,9 +71,15 @@ fn keys(act: &Act) -> usize {
     match act {
         Act::Publish(admitted) => publish_keys(admitted),
         Act::SetTopic { .. } | Act::RemoveTopic(_) => 1,
-        Act::Unlink { events, .. } => 1 + events.len(),
+        // The topic and the node.
+        Act::Unlink { events, .. } => 2 + events.len(),
         Act::Expire(events) => events.len(),
         Act::Sightings(sightings) => sightings.len(),
+        Act::Evict { events, .. } => 1 + events.len(),
+        Act::Forget { events, tombstones, .. } => events.len() + tombstones.len(),
+        Act::Trim(_) => 0,
+        Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => 1,
+        Act::Fenced { act, .. } => 1 + keys(act),
     }
 }
 
@@ -79,8 +89,8 @@ fn publish_keys(admitted: &Admitted) -> usize {
     if event.kind().class() == Class::Ephemeral {
         return topics;
     }
-    // The event, its tombstone and its version.
-    let lookup = 3;
+    // The event, its tombstone, its version and the node.
+    let lookup = 4;
     // Each target is an event and a tombstone, or a version.
     let targets = match event.kind() {
         Kind::DELETION => 2 * event.tags().len(),

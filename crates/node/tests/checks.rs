@@ -36,7 +36,9 @@ async fn random_histories_have_no_findings() {
         let findings = examine(bounds, &dump(&model).await);
         assert_eq!(findings, [], "part {part}");
         // A feed whose beginning is gone is no finding, either.
-        model.truncate(Seq(bounds.head.0 / 2));
+        let trim = Act::Trim(Seq(bounds.floor.0.midpoint(bounds.head.0)));
+        let _decision =
+            model.apply([Command { at: UnixMillis(0), act: trim }].into()).await.unwrap();
         let bounds = model.bounds().await.unwrap();
         let findings = examine(bounds, &dump(&model).await);
         assert_eq!(findings, [], "part {part}, truncated to {}", bounds.floor);
@@ -163,6 +165,14 @@ async fn a_wrong_counter_is_found() {
         entries.retain(|e| !matches!(e, Entry::Topic(t, _) if t.topic_id == topic('b')));
     };
     expect(unknown, &[("usage", "events are linked to it, and it is not known")]).await;
+    let node = |entries: &mut Vec<Entry>| {
+        for entry in entries {
+            if let Entry::Node(node) = entry {
+                node.usage.events += 1;
+            }
+        }
+    };
+    expect(node, &[("usage", "the node: its counter says")]).await;
 }
 
 #[tokio::test]
@@ -256,7 +266,7 @@ async fn what_moved_during_the_walk_is_not_judged() {
     let record = effective(&mut entries, 0).clone();
     entries.retain(|e| !matches!(e, Entry::Record(r) if r.event().id() == record.event().id()));
     let findings = examine(bounds, &entries);
-    assert_eq!(findings.len(), 3, "the feed, the mark and the counter: {findings:?}");
+    assert_eq!(findings.len(), 4, "the feed, the mark and two counters: {findings:?}");
     let mut moved = Moved::default();
     assert!(findings.iter().all(|finding| moved.spares(finding)));
     let row = entries.iter().find_map(|entry| match entry {

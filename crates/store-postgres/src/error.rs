@@ -72,6 +72,8 @@ fn of_server(error: &dyn DatabaseError) -> Fault {
         }
         // The schema has no checks, so the one that can fail is that of partitions.
         "23514" => Fault::NoPartition,
+        // A month that is being dropped is asked for again: a clock has gone far back.
+        "42P07" => Fault::unavailable(text),
         "53100" => StoreError::Full(text).into(),
         "58030" | "58P01" | "58P02" | "XX000" => StoreError::Io(text).into(),
         code if transient(code) => Fault::unavailable(text),

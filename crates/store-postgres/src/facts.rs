@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use kukuri_core::{Facts, ReadSet, Record, TopicId, follow_up};
+use kukuri_core::{Command, Facts, NodeKey, ReadSet, Record, TopicId, follow_up, needs};
 use kukuri_event::EventId;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -31,11 +31,14 @@ const KEYS: &str = concat!(
     columns!(usage),
     " FROM topic_usage u WHERE u.topic_no = ANY($7)
     UNION ALL SELECT ",
+    columns!(node),
+    " FROM node_state n WHERE $8
+    UNION ALL SELECT ",
     columns!(stand),
     " FROM feed_meta m CROSS JOIN lane l
     UNION ALL SELECT ",
     columns!(last),
-    " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $8 ORDER BY seq DESC LIMIT 1) AS o"
+    " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $9 ORDER BY seq DESC LIMIT 1) AS o"
 );
 
 /// Dedupe says in which partition each would be.
@@ -54,15 +57,15 @@ pub(crate) struct Loaded {
     pub revision: i64,
 }
 
-/// Loads `needs`, and what follows from them, on a connection whose transaction decides as of when.
+/// Loads what a batch needs on a connection whose transaction decides as of when.
 pub(crate) async fn load_all(
     connection: &mut PgConnection,
     topics: &Topics,
     expected: Expected,
-    needs: &ReadSet,
+    batch: &[Command],
 ) -> Result<Loaded, Fault> {
-    let mut loaded = load(connection, topics, expected, needs).await?;
-    let more = follow_up(&loaded.facts);
+    let mut loaded = load(connection, topics, expected, &needs(batch)).await?;
+    let more = follow_up(batch, &loaded.facts);
     if !more.is_empty() {
         loaded.facts.extend(load(connection, topics, expected, &more).await?.facts);
     }
@@ -76,12 +79,13 @@ pub(crate) async fn load_at_once(
     connection: &mut PgConnection,
     topics: &Topics,
     expected: Expected,
-    needs: &ReadSet,
+    batch: &[Command],
 ) -> Result<Option<Loaded>, Fault> {
+    let needs = needs(batch);
     let Some(numbers) = topics.numbers.known(&needs.topics) else { return Ok(None) };
-    let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, needs).await?;
+    let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, &needs).await?;
     let stored = loaded.facts.dedupe.values().flatten().any(|row| row.seq.is_some());
-    if stored || !follow_up(&loaded.facts).is_empty() {
+    if stored || !follow_up(batch, &loaded.facts).is_empty() {
         return Ok(None);
     }
     if !needs.topics.is_empty() {
@@ -133,6 +137,7 @@ async fn load_keys(
         .bind(column(versions.iter().map(|key| *key.pubkey.as_bytes())))
         .bind(column(versions.iter().map(|key| key.d.as_bytes())))
         .bind(topics)
+        .bind(needs.node.is_some())
         .bind(expected.head.0);
     let (mut stand, mut last) = (None, None);
     for row in found.fetch_all(connection).await? {
@@ -165,6 +170,9 @@ fn fact(sort: i16, row: &PgRow, numbers: &TopicNumbers, facts: &mut Facts) -> Re
         rows::USAGE => {
             let (number, row) = rows::usage(row)?;
             facts.usage.insert(numbers.id(number)?, Some(row));
+        }
+        rows::NODE => {
+            facts.node.insert(NodeKey, Some(rows::node_state(row)?));
         }
         other => return Err(Fault::corrupt(format!("a row of the unknown sort {other}"))),
     }

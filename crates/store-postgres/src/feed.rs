@@ -12,8 +12,13 @@ use crate::list;
 use crate::numbers::TopicNumbers;
 use crate::rows::{self, feed_columns};
 
-const ROWS: &str =
-    concat!("SELECT ", feed_columns!(), " FROM events_outbox WHERE seq > $1 ORDER BY seq LIMIT $2");
+/// Rows below the floor may still be there.
+const ROWS: &str = concat!(
+    "SELECT ",
+    feed_columns!(),
+    " FROM events_outbox WHERE seq > $1 AND seq > (SELECT floor_seq FROM feed_meta)
+    ORDER BY seq LIMIT $2"
+);
 
 /// Rows and bounds of one moment in one statement: whoever listens to the feed waits for it after every
 /// commit. A head that is known already spares the server all older partitions.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Command, Decision, Epoch, ReadSet, Seq, View, decide, needs};
+use kukuri_core::{Command, Decision, Epoch, Seq, View, decide};
 use sqlx::postgres::PgConnection;
 use sqlx::raw_sql;
 
@@ -64,14 +64,13 @@ impl Session {
         topics: &Topics,
     ) -> Result<Decision, Fault> {
         self.partitions.prepare(&mut self.connection, batch, self.expected.head).await?;
-        let needs = needs(batch);
         let mut decision = None;
         if self.crowded_batches == 0 {
-            decision = self.run_free(batch, &needs, topics).await?;
+            decision = self.run_free(batch, topics).await?;
         }
         let decision = match decision {
             Some(decision) => decision,
-            None => self.run_locked(batch, &needs, topics).await?,
+            None => self.run_locked(batch, topics).await?,
         };
         self.expected.head = decision.head();
         Ok(decision)
@@ -81,15 +80,14 @@ impl Session {
     async fn run_free(
         &mut self,
         batch: &[Command],
-        needs: &ReadSet,
         topics: &Topics,
     ) -> Result<Option<Decision>, Fault> {
         let connection = &mut self.connection;
-        let loaded = facts::load_at_once(connection, topics, self.expected, needs).await?;
+        let loaded = facts::load_at_once(connection, topics, self.expected, batch).await?;
         let Some((decision, revision)) = loaded.map(|loaded| decided(loaded, batch)) else {
             return Ok(None);
         };
-        if decision.is_void() {
+        if decision.is_empty() {
             return Ok(Some(decision));
         }
         let numbers = topics.numbers.assigned(&topics_of(&decision));
@@ -106,19 +104,14 @@ impl Session {
         }
     }
 
-    async fn run_locked(
-        &mut self,
-        batch: &[Command],
-        needs: &ReadSet,
-        topics: &Topics,
-    ) -> Result<Decision, Fault> {
+    async fn run_locked(&mut self, batch: &[Command], topics: &Topics) -> Result<Decision, Fault> {
         self.crowded_batches = self.crowded_batches.saturating_sub(1);
         loop {
             let connection = &mut self.connection;
             raw_sql(BEGIN_LOCKED).execute(&mut *connection).await?;
-            let loaded = facts::load_all(connection, topics, self.expected, needs).await?;
+            let loaded = facts::load_all(connection, topics, self.expected, batch).await?;
             let (decision, revision) = decided(loaded, batch);
-            if decision.is_void() {
+            if decision.is_empty() {
                 raw_sql("ROLLBACK").execute(connection).await?;
                 return Ok(decision);
             }
@@ -138,6 +131,5 @@ impl Session {
 
 /// The decision, and the revision it holds at.
 fn decided(loaded: Loaded, batch: &[Command]) -> (Decision, i64) {
-    let head = loaded.bounds.feed.head;
-    (decide(View::new(loaded.facts), head, batch), loaded.revision)
+    (decide(View::new(loaded.facts), loaded.bounds.feed, batch), loaded.revision)
 }

@@ -29,6 +29,8 @@ mod rows;
 mod session;
 mod store;
 mod subscriptions;
+mod tidy;
+mod upkeep;
 mod write;
 
 pub use options::{Fsync, Options, Wakeup};

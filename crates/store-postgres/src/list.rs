@@ -96,6 +96,6 @@ pub(crate) async fn expired(
     ids(&found.fetch_all(connection).await?)
 }
 
-fn ids(found: &[PgRow]) -> Result<Vec<EventId>, Fault> {
+pub(crate) fn ids(found: &[PgRow]) -> Result<Vec<EventId>, Fault> {
     found.iter().map(|row| rows::event_id(row.try_get(0)?)).collect()
 }

@@ -1,6 +1,6 @@
 //! Walking the raw state, table by table.
 
-use kukuri_core::{TombstoneKey, VersionKey};
+use kukuri_core::{NodeKey, TombstoneKey, VersionKey};
 use kukuri_store::{Entry, Place};
 use sqlx::postgres::PgConnection;
 
@@ -39,6 +39,8 @@ const TOMBSTONES: &str = concat!(
 const TOPICS: &str =
     concat!("SELECT ", topics_and_usage!(), " WHERE s.topic_id > $1 ORDER BY s.topic_id LIMIT $2");
 
+const NODE: &str = concat!("SELECT ", columns!(node), " FROM node_state n LIMIT $1");
+
 /// The entries after a place. A missing key is less than every key: no bytes, or a negative number.
 pub(crate) async fn page(
     connection: &mut PgConnection,
@@ -72,6 +74,11 @@ pub(crate) async fn page(
                 Ok(Entry::Topic(topic, usage))
             };
             found.iter().map(entry).collect()
+        }
+        Place::Node(Some(NodeKey)) => Ok(Vec::new()),
+        Place::Node(None) => {
+            let found = sqlx::query(NODE).bind(limit).fetch_all(connection).await?;
+            found.iter().map(|row| rows::node_state(row).map(Entry::Node)).collect()
         }
         Place::Feed(after) => {
             let after = after.map_or(-1, |seq| seq.0);

@@ -19,6 +19,7 @@ const AHEAD_PAUSE_BATCHES: u32 = 256;
 
 const MONTHS: &str =
     "SELECT c.relname::TEXT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        JOIN event_months m ON 'events_' || m.month = c.relname
     WHERE i.inhparent = 'events_standard'::REGCLASS";
 
 const OUTBOX_END: &str = "SELECT COALESCE(max(
@@ -126,6 +127,8 @@ struct Partition {
     /// `None` where the range has no bound.
     start: Option<i64>,
     end: Option<i64>,
+    /// What is counted in `event_months`.
+    month: Option<Month>,
 }
 
 impl Partition {
@@ -139,6 +142,7 @@ impl Partition {
             column: "ingested_at",
             start,
             end,
+            month: Some(month),
         })
     }
 
@@ -149,6 +153,7 @@ impl Partition {
             column: "seq",
             start: Some(start),
             end: Some(start.saturating_add(rows)),
+            month: None,
         }
     }
 
@@ -159,12 +164,19 @@ impl Partition {
         let to = self.end.map_or("MAXVALUE".into(), |end| format!("'{end}'"));
         let lower = self.start.map_or(String::new(), |start| format!(" AND {column} >= {start}"));
         let upper = self.end.map_or(String::new(), |end| format!(" AND {column} < {end}"));
+        let counter = self.month.map_or(String::new(), |month| {
+            // A partition that somebody dropped by hand has left its counter.
+            format!(
+                "; DELETE FROM event_months WHERE month = '{month}';
+                 INSERT INTO event_months (month, events) VALUES ('{month}', 0)"
+            )
+        });
         format!(
             "SET LOCAL lock_timeout = '1s';
              CREATE TABLE {name} (LIKE {parent} INCLUDING ALL);
              ALTER TABLE {name} ADD CONSTRAINT fits CHECK ({column} IS NOT NULL{lower}{upper});
              ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to});
-             ALTER TABLE {name} DROP CONSTRAINT fits"
+             ALTER TABLE {name} DROP CONSTRAINT fits{counter}"
         )
     }
 }

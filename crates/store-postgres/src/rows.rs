@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use kukuri_core::{
-    Dedupe, Epoch, FeedRow, IngestPolicy, Keep, Link, Mark, MarkState, NodeTopic, Op, Reason,
-    Record, Seq, Source, State, Tombstone, TombstoneKey, TopicId, UnixMillis, Usage, Version,
-    VersionKey,
+    Dedupe, Epoch, FeedRow, IngestPolicy, Keep, Link, Mark, MarkState, NodeState, NodeTopic, Op,
+    Reason, Record, Seq, Source, State, Tombstone, TombstoneKey, TopicId, UnixMillis, Usage,
+    Version, VersionKey,
 };
 use kukuri_event::{Body, EventId, Kind, Pubkey, Signature, UnixSeconds};
 use sqlx::Row;
@@ -105,8 +105,9 @@ pub(crate) fn record(row: &PgRow, numbers: &TopicNumbers) -> Result<Record, Faul
     })
 }
 
-/// The columns of [`dedupe`], [`tombstone`], [`version`], [`usage`], [`stand`] and [`last`]: rows of one
-/// shape, of which the first column says what they are, so that one statement can load all of them.
+/// The columns of [`dedupe`], [`tombstone`], [`version`], [`usage`], [`stand`], [`last`] and [`node_state`]:
+/// rows of one shape, of which the first column says what they are, so that one statement can load all of
+/// them.
 macro_rules! columns {
     (dedupe) => {
         "1::SMALLINT, d.event_id, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
@@ -114,7 +115,7 @@ macro_rules! columns {
     };
     (tombstone) => {
         "2::SMALLINT, t.target_event_id, t.pubkey, t.deletion_event_id, NULL::BYTEA,
-        t.requested_at, t.applied_at, NULL::BIGINT, NULL::BIGINT"
+        t.requested_at, t.applied_at, t.recorded_at, NULL::BIGINT"
     };
     (version) => {
         "3::SMALLINT, v.pubkey, v.d, v.event_id, v.event_json,
@@ -132,6 +133,10 @@ macro_rules! columns {
         "6::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
         o.seq, o.ingested_at, NULL::BIGINT, NULL::BIGINT"
     };
+    (node) => {
+        "7::SMALLINT, convert_to(n.allowance, 'UTF8'), convert_to(n.leases, 'UTF8'), NULL::BYTEA,
+        NULL::BYTEA, NULL::BIGINT, n.events, n.bytes, NULL::BIGINT"
+    };
 }
 pub(crate) use columns;
 
@@ -141,6 +146,7 @@ pub(crate) const VERSION: i16 = 3;
 pub(crate) const USAGE: i16 = 4;
 pub(crate) const STAND: i16 = 5;
 pub(crate) const LAST: i16 = 6;
+pub(crate) const NODE: i16 = 7;
 
 pub(crate) fn dedupe(row: &PgRow) -> Result<(EventId, Dedupe), Fault> {
     let seen_count: i64 = row.try_get(7)?;
@@ -158,6 +164,7 @@ pub(crate) fn tombstone(row: &PgRow) -> Result<(TombstoneKey, Tombstone), Fault>
     let tombstone = Tombstone {
         deletion_event_id: event_id(row.try_get(3)?)?,
         requested_at: UnixSeconds(row.try_get(5)?),
+        recorded_at: UnixMillis(row.try_get(7)?),
         applied_at: row.try_get::<Option<i64>, _>(6)?.map(UnixMillis),
     };
     Ok((key, tombstone))
@@ -216,6 +223,15 @@ pub(crate) fn stand(row: &PgRow) -> Result<Stand, Fault> {
 /// The last row of the feed, and when it was taken in.
 pub(crate) fn last(row: &PgRow) -> Result<(Seq, UnixMillis), Fault> {
     Ok((Seq(row.try_get(5)?), UnixMillis(row.try_get(6)?)))
+}
+
+pub(crate) fn node_state(row: &PgRow) -> Result<NodeState, Fault> {
+    let broken = |error| Fault::corrupt(format!("the state of the node cannot be read: {error}"));
+    Ok(NodeState {
+        usage: used(row.try_get(6)?, row.try_get(7)?),
+        allowance: serde_json::from_slice(row.try_get(1)?).map_err(broken)?,
+        leases: serde_json::from_slice(row.try_get(2)?).map_err(broken)?,
+    })
 }
 
 fn used(events: i64, bytes: i64) -> Usage {

@@ -45,6 +45,10 @@ const READER: &str = "SET statement_timeout = '30s';
 const SETUP: &str = "SET search_path = cn_relay; SET lock_timeout = '60s';
     SET statement_timeout = '90s'; SET idle_in_transaction_session_timeout = '30s'";
 
+/// Whoever tidies up waits for nobody, so that nobody waits behind it.
+const TIDY: &str = "SET search_path = cn_relay; SET lock_timeout = '2s';
+    SET statement_timeout = '60s'; SET idle_in_transaction_session_timeout = '10s'";
+
 /// Nobody waits for a notification to be durable.
 const NOTIFIER: &str = "SET synchronous_commit = off; SET statement_timeout = '10s'";
 
@@ -55,6 +59,7 @@ pub(crate) enum Role {
     Lane(Fsync),
     Reader,
     Notifier,
+    Tidy,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +85,7 @@ impl Server {
                 Role::Lane(_) => "kukuri lane",
                 Role::Reader => "kukuri reader",
                 Role::Notifier => "kukuri notifier",
+                Role::Tidy => "kukuri tidy",
             };
             let mut connection = self.options(name).connect().await?;
             match role {
@@ -87,6 +93,7 @@ impl Server {
                 Role::Lane(fsync) => prepare_lane(&mut connection, fsync).await?,
                 Role::Reader => prepare_reader(&mut connection).await?,
                 Role::Notifier => run(&mut connection, NOTIFIER).await?,
+                Role::Tidy => run(&mut connection, TIDY).await?,
             }
             Ok(connection)
         })

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kukuri_core::{
-    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
+    Command, Cursor, Cutoffs, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq,
+    TopicId, UnixMillis, Usage,
 };
 use kukuri_event::{EventId, UnixSeconds};
-use kukuri_store::{Entry, FeedError, Hits, Place, Query, QueryError, Store, StoreError};
+use kukuri_store::{
+    Entry, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store, StoreError, Tidied,
+};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
@@ -21,7 +24,7 @@ use crate::readers::{Read, Readers};
 use crate::recent::Recent;
 use crate::session::{Role, Server, within};
 use crate::subscriptions::Topics;
-use crate::{Options, Wakeup, bounds, facts, feed, list, page, query};
+use crate::{Options, Wakeup, bounds, facts, feed, list, page, query, tidy, upkeep};
 
 /// No read lasts longer. The server ends a single statement before that.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(60);
@@ -146,6 +149,9 @@ impl PostgresStore {
                 *lane = Lane::Open(session);
                 self.readers.note(decision.rows.last().map(|row| row.ingested_at));
                 self.recent.add(&decision);
+                if let Some(floor) = decision.floor {
+                    self.recent.trim(floor);
+                }
                 publish(&self.heads, decision.head());
                 publish(&self.commits, decision.head());
                 Ok(decision)
@@ -273,6 +279,50 @@ impl Store for PostgresStore {
             Ok(reader.end(linked))
         })
         .await
+    }
+
+    async fn aged(
+        &self,
+        topic: TopicId,
+        cutoffs: Cutoffs,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let (connection, numbers) = (reader.connection(), &self.topics.numbers);
+            let aged = upkeep::aged(connection, numbers, &topic, &cutoffs, events_max).await?;
+            Ok(reader.end(aged))
+        })
+        .await
+    }
+
+    async fn oldest(&self, of: Scope, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let (connection, numbers) = (reader.connection(), &self.topics.numbers);
+            let oldest = upkeep::oldest(connection, numbers, &of, events_max).await?;
+            Ok(reader.end(oldest))
+        })
+        .await
+    }
+
+    async fn forgettable(&self, before: UnixMillis, max: usize) -> Result<Forgettable, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let forgettable = upkeep::forgettable(reader.connection(), before, max).await?;
+            Ok(reader.end(forgettable))
+        })
+        .await
+    }
+
+    async fn tidy(&self) -> Result<Tidied, StoreError> {
+        let bounds = self.readers.snapshot(Read::Glance).await?;
+        bounds.end(()).await?;
+        let tidied = within(READ_LIMIT, "tidying up", async {
+            let mut connection = self.server.connect(Role::Tidy).await?;
+            tidy::step(&mut connection, self.readers.latest()).await
+        });
+        Ok(tidied.await?)
     }
 
     async fn expired(

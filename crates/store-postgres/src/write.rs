@@ -10,6 +10,7 @@ mod bulk;
 mod events;
 mod index;
 mod keys;
+mod node;
 mod outbox;
 mod topics;
 
@@ -35,19 +36,24 @@ pub(crate) async fn write(
     let writes = &decision.writes;
     let mut events = Events::default();
     let mut index = Index::new(numbers);
+    let mut months = node::Months::default();
     for change in &writes.records {
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
         events.change(before, after);
         index.change(before, after);
+        months.change(before, after);
     }
     let mut bulk = Bulk::default();
     events.write(&mut bulk, numbers)?;
     index.write(&mut bulk);
+    months.write(&mut bulk);
     keys::dedupe(&mut bulk, &writes.dedupe);
     keys::versions(&mut bulk, &writes.versions);
     keys::tombstones(&mut bulk, &writes.tombstones);
     topics::subscriptions(&mut bulk, &writes.topics);
     topics::usage(&mut bulk, &writes.usage, numbers);
+    node::state(&mut bulk, &writes.node);
+    node::feed(&mut bulk, decision);
     outbox::rows(&mut bulk, &decision.rows, numbers);
     bulk.run(connection, revision).await
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use kukuri_store::conformance::{self, Subject};
 use kukuri_store_postgres::{Fsync, Options, PostgresStore};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 
 #[path = "postgres/memory.rs"]
 mod memory;
@@ -16,19 +15,7 @@ async fn conformance() {
         let options = Options { fsync: Fsync::AnyForTests, ..Options::STANDARD };
         let url = home.cluster.create_database();
         let store = PostgresStore::open(&url, options).await.unwrap();
-        Subject {
-            store: Arc::new(store),
-            truncate: Some(Box::new(move |floor| Box::pin(truncate(url.clone(), floor.0)))),
-        }
+        Subject::new(Arc::new(store))
     })
     .await;
-}
-
-async fn truncate(url: String, floor: i64) {
-    let mut connection = PgConnection::connect(&url).await.expect("the server is there");
-    let sql = format!(
-        "BEGIN; UPDATE cn_relay.feed_meta SET floor_seq = {floor};
-         DELETE FROM cn_relay.events_outbox WHERE seq <= {floor}; COMMIT"
-    );
-    raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.expect("the feed can be cut");
 }

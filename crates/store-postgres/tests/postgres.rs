@@ -17,5 +17,7 @@ mod readers;
 mod rig;
 #[path = "postgres/schema.rs"]
 mod schema;
+#[path = "postgres/tidy.rs"]
+mod tidy;
 #[path = "postgres/wakeup.rs"]
 mod wakeup;

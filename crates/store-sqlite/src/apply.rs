@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kukuri_core::{Command, Decision, Seq, View, WriteSet, decide, follow_up, needs};
-use kukuri_store::StoreError;
+use kukuri_core::{Command, Decision, FeedBounds, Seq, View, WriteSet, decide, follow_up, needs};
+use kukuri_store::{StoreError, Tidied};
 use rusqlite::{Transaction, TransactionBehavior};
 
 use crate::desk::{Desk, TopicNumbers, bounds};
 use crate::error::{OrStore, corrupt};
 use crate::tail::{Segment, Tail, TailAt};
-use crate::{Options, connection, facts, run, write};
+use crate::{Options, connection, facts, run, tidy, write};
 
 /// What the writing thread remembers between batches.
 pub(crate) struct Writer {
@@ -30,12 +30,7 @@ impl Writer {
     }
 
     pub(crate) fn apply(&self, desk: &mut Desk, batch: &[Command]) -> Result<Decision, StoreError> {
-        if self.failed.load(Ordering::Acquire) {
-            return Err(StoreError::Io(format!(
-                "{} failed before and was not reopened",
-                self.path.display()
-            )));
-        }
+        self.check()?;
         let result = run(desk, batch, self.options.run_events);
         self.wrote.store(true, Ordering::Release);
         if let Err(error) = &result {
@@ -63,6 +58,26 @@ impl Writer {
         }
     }
 
+    /// Gives back a bounded part of what holds nothing any more.
+    pub(crate) fn tidy(&self, desk: &mut Desk) -> Result<Tidied, StoreError> {
+        self.check()?;
+        let result = tidy::step(&mut desk.conn);
+        if let Err(error) = &result {
+            self.note(desk, error);
+        }
+        result
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match self.failed.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(StoreError::Io(format!(
+                "{} failed before and was not reopened",
+                self.path.display()
+            ))),
+        }
+    }
+
     pub(crate) fn reopen(&self, desk: &mut Desk) -> Result<(), StoreError> {
         let conn = connection::open_writer(&self.path, self.options.sync)?;
         bounds(&conn)?;
@@ -75,10 +90,11 @@ impl Writer {
 fn run(desk: &mut Desk, batch: &[Command], run_events: usize) -> Result<Decision, StoreError> {
     let Desk { conn, numbers, tail } = desk;
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
-    let base = bounds(&tx)?.head;
+    let bounds = bounds(&tx)?;
+    let base = bounds.head;
     let mut segment = current(tail, &tx, numbers, base)?;
-    let decision = prepare(&tx, numbers, &segment, base, batch)?;
-    if decision.is_void() {
+    let decision = prepare(&tx, numbers, &segment, bounds, batch)?;
+    if decision.is_empty() {
         // Nothing to make durable: the transaction is dropped, and no page is written.
         return Ok(decision);
     }
@@ -111,16 +127,16 @@ fn prepare(
     tx: &Transaction<'_>,
     numbers: &mut TopicNumbers,
     segment: &Segment,
-    base: Seq,
+    bounds: FeedBounds,
     batch: &[Command],
 ) -> Result<Decision, StoreError> {
-    let tail = TailAt { segment, head: base };
+    let tail = TailAt { segment, head: bounds.head };
     let mut known = facts::load(tx, numbers, tail, &needs(batch))?;
-    let more = follow_up(&known);
+    let more = follow_up(batch, &known);
     if !more.is_empty() {
         known.extend(facts::load(tx, numbers, tail, &more)?);
     }
-    Ok(decide(View::new(known), base, batch))
+    Ok(decide(View::new(known), bounds, batch))
 }
 
 /// Whether a batch changes index rows, other than by hiding, of events that have none yet.

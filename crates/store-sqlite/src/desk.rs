@@ -141,5 +141,7 @@ pub(crate) fn bounds(conn: &Connection) -> Result<FeedBounds, StoreError> {
         .or_store()?;
     let (epoch, floor, head): (i64, i64, Option<i64>) =
         select.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).or_store()?;
-    Ok(FeedBounds { epoch: Epoch(epoch), floor: Seq(floor), head: Seq(head.unwrap_or(floor)) })
+    // Rows below the floor may still be there.
+    let head = head.unwrap_or(floor).max(floor);
+    Ok(FeedBounds { epoch: Epoch(epoch), floor: Seq(floor), head: Seq(head) })
 }

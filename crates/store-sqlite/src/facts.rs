@@ -1,6 +1,6 @@
 //! Loading the facts a batch is decided on.
 
-use kukuri_core::{Dedupe, Facts, ReadSet, Record, Usage};
+use kukuri_core::{Dedupe, Facts, NodeState, ReadSet, Record, Usage};
 use kukuri_event::EventId;
 use kukuri_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -22,6 +22,9 @@ pub(crate) fn load(
     load_tombstones(conn, &mut facts)?;
     load_versions(conn, &mut facts)?;
     load_topics(conn, numbers, &mut facts)?;
+    for node in facts.node.values_mut() {
+        *node = load_node(conn)?;
+    }
     Ok(facts)
 }
 
@@ -124,11 +127,12 @@ pub(crate) fn load_usage(conn: &Connection, topic_no: i64) -> Result<Option<Usag
     let mut select = conn
         .prepare_cached("SELECT events, bytes FROM topic_usage WHERE topic_no = ?1")
         .or_store()?;
-    let usage = |row: &rusqlite::Row<'_>| {
-        Ok(Usage {
-            events: row.get::<_, i64>(0)?.unsigned_abs(),
-            bytes: row.get::<_, i64>(1)?.unsigned_abs(),
-        })
-    };
-    select.query_row([topic_no], usage).optional().or_store()
+    select.query_row([topic_no], rows::usage).optional().or_store()
+}
+
+pub(crate) fn load_node(conn: &Connection) -> Result<Option<NodeState>, StoreError> {
+    let sql = format!("SELECT {} FROM node_state", rows::NODE_COLUMNS);
+    let mut select = conn.prepare_cached(&sql).or_store()?;
+    let mut found = select.query([]).or_store()?;
+    found.next().or_store()?.map(rows::node_state).transpose()
 }

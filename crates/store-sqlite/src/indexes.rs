@@ -14,8 +14,8 @@ pub(crate) const INSERT_ID: &str = "INSERT INTO event_ids (id, seq) VALUES (?1, 
 pub(crate) const INSERT_TOPIC: &str =
     "INSERT INTO event_topics (topic_no, created_at, event_id, seq, kind, author, expires_at)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-pub(crate) const INSERT_LINK: &str =
-    "INSERT INTO topic_links (topic_no, link_seq, seq) VALUES (?1, ?2, ?3)";
+const INSERT_HIDDEN: &str =
+    "INSERT INTO hidden_links (topic_no, created_at, event_id, seq) VALUES (?1, ?2, ?3, ?4)";
 pub(crate) const INSERT_TAG: &str =
     "INSERT INTO event_tags (key, created_at, seq) VALUES (?1, ?2, ?3)";
 pub(crate) const INSERT_AUTHOR: &str =
@@ -32,11 +32,14 @@ pub(crate) struct IndexChanges {
 struct IndexRows {
     ids: Vec<(i64, i64)>,
     topics: Vec<TopicRow>,
-    links: Vec<(i64, i64, i64)>,
+    hidden: Vec<HiddenRow>,
     tags: Vec<(i64, std::cmp::Reverse<i64>, i64)>,
     authors: Vec<(i64, std::cmp::Reverse<i64>, i64, u16)>,
     expirations: Vec<(i64, i64)>,
 }
+
+/// Topic number, `created_at`, id and number of a hidden event.
+pub(crate) type HiddenRow = (i64, i64, EventId, i64);
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct TopicRow {
@@ -100,8 +103,8 @@ impl IndexRows {
         for link in &record.links {
             let stays = other.is_some_and(|other| other.links.contains(link));
             let topic_no = numbers.assign(conn, &link.topic)?;
-            if !stays {
-                self.links.push((topic_no, link.seq.0, record.seq.0));
+            if !record.is_effective() && (!stays || seen) {
+                self.hidden.push((topic_no, created_at.0, event.id(), record.seq.0));
             }
             if record.is_effective() && !(stays && seen) {
                 self.topics.push(TopicRow {
@@ -134,7 +137,7 @@ impl IndexRows {
     fn sort(&mut self) {
         self.ids.sort_unstable();
         self.topics.sort_unstable();
-        self.links.sort_unstable();
+        self.hidden.sort_unstable();
         self.tags.sort_unstable();
         // Two tags of one event may share a key.
         self.tags.dedup();
@@ -163,10 +166,7 @@ impl IndexRows {
                 ],
             )?;
         }
-        let mut links = conn.prepare_cached(INSERT_LINK).or_store()?;
-        for (topic_no, link_seq, seq) in &self.links {
-            one(&mut links, params![topic_no, link_seq, seq])?;
-        }
+        insert_hidden(conn, &self.hidden)?;
         let mut tags = conn.prepare_cached(INSERT_TAG).or_store()?;
         for (key, created_at, seq) in &self.tags {
             one(&mut tags, params![key, created_at.0, seq])?;
@@ -199,11 +199,11 @@ impl IndexRows {
                 params![row.topic_no, row.created_at.0, &row.event_id.as_bytes()[..]],
             )?;
         }
-        let mut links = conn
-            .prepare_cached("DELETE FROM topic_links WHERE topic_no = ?1 AND link_seq = ?2")
-            .or_store()?;
-        for (topic_no, link_seq, _) in &self.links {
-            one(&mut links, params![topic_no, link_seq])?;
+        let mut hidden = conn.prepare_cached(
+            "DELETE FROM hidden_links WHERE topic_no = ?1 AND created_at = ?2 AND event_id = ?3",
+        ).or_store()?;
+        for (topic_no, created_at, id, _) in &self.hidden {
+            one(&mut hidden, params![topic_no, created_at, &id.as_bytes()[..]])?;
         }
         let mut tags = conn
             .prepare_cached(
@@ -229,4 +229,13 @@ impl IndexRows {
         }
         Ok(())
     }
+}
+
+/// Writes links of hidden events, in order.
+pub(crate) fn insert_hidden(conn: &Connection, rows: &[HiddenRow]) -> Result<(), StoreError> {
+    let mut insert = conn.prepare_cached(INSERT_HIDDEN).or_store()?;
+    for (topic_no, created_at, id, seq) in rows {
+        one(&mut insert, params![topic_no, created_at, &id.as_bytes()[..], seq])?;
+    }
+    Ok(())
 }

@@ -19,6 +19,8 @@ mod rows;
 mod run;
 mod schema;
 mod tail;
+mod tidy;
+mod upkeep;
 mod watch;
 mod worker;
 mod write;
@@ -28,10 +30,13 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use kukuri_core::{
-    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
+    Command, Cursor, Cutoffs, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq,
+    TopicId, UnixMillis, Usage,
 };
 use kukuri_event::{EventId, UnixSeconds};
-use kukuri_store::{Entry, FeedError, Hits, Place, Query, QueryError, Store, StoreError};
+use kukuri_store::{
+    Entry, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store, StoreError, Tidied,
+};
 use tokio::sync::watch as channel;
 
 use apply::Writer;
@@ -213,6 +218,28 @@ impl Store for SqliteStore {
 
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
         self.glances.read(move |desk| page::linked(desk, &topic, events_max)).await
+    }
+
+    async fn aged(
+        &self,
+        topic: TopicId,
+        cutoffs: Cutoffs,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.questions.read(move |desk| upkeep::aged(desk, &topic, &cutoffs, events_max)).await
+    }
+
+    async fn oldest(&self, of: Scope, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        self.questions.read(move |desk| upkeep::oldest(desk, &of, events_max)).await
+    }
+
+    async fn forgettable(&self, before: UnixMillis, max: usize) -> Result<Forgettable, StoreError> {
+        self.questions.read(move |desk| upkeep::forgettable(&desk.conn, before, max)).await
+    }
+
+    async fn tidy(&self) -> Result<Tidied, StoreError> {
+        let state = Arc::clone(&self.write_state);
+        self.writer.run(move |desk| state.tidy(desk)).await?
     }
 
     async fn expired(

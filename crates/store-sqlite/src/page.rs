@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use kukuri_core::{Record, Seq, TombstoneKey, TopicId, VersionKey};
+use kukuri_core::{NodeKey, Record, Seq, TombstoneKey, TopicId, VersionKey};
 use kukuri_event::{EventId, Kind, UnixSeconds};
 use kukuri_store::{Entry, Place, StoreError};
 use rusqlite::types::Value;
@@ -20,7 +20,7 @@ pub(crate) fn page(
 ) -> Result<Vec<Entry>, StoreError> {
     let Snapshot { conn: tx, numbers, segment, bounds } = desk.snapshot()?;
     let tail = TailAt { segment: &segment, head: bounds.head };
-    let max = i64::try_from(entries_max).unwrap_or(i64::MAX);
+    let max = limit(entries_max);
     match after {
         Place::Records(after) => {
             let records = records(&tx, numbers, after.unwrap_or(Seq(i64::MIN)), max)?;
@@ -35,11 +35,22 @@ pub(crate) fn page(
         Place::Topics(after) => {
             topics(&tx, numbers, after.as_ref().map_or("", |t| t.as_str()), max)
         }
+        Place::Node(Some(NodeKey)) => Ok(Vec::new()),
+        Place::Node(None) => {
+            let node = facts::load_node(&tx)?.filter(|_| entries_max > 0);
+            Ok(node.into_iter().map(Entry::Node).collect())
+        }
         Place::Feed(after) => {
-            let rows = feed::select(&tx, numbers, after.unwrap_or(Seq(i64::MIN)), entries_max)?;
+            let after = after.unwrap_or(bounds.floor).max(bounds.floor);
+            let rows = feed::select(&tx, numbers, after, entries_max)?;
             Ok(rows.into_iter().map(Entry::Row).collect())
         }
     }
+}
+
+/// A LIMIT of SQL.
+pub(crate) fn limit(entries_max: usize) -> i64 {
+    i64::try_from(entries_max).unwrap_or(i64::MAX)
 }
 
 /// Runs a statement and reads each row of its answer.
@@ -130,7 +141,7 @@ pub(crate) fn topics(
     with_usage.collect()
 }
 
-/// Events linked to a topic, hidden ones included, oldest link first.
+/// Events linked to a topic, hidden ones included.
 pub(crate) fn linked(
     desk: &mut Desk,
     topic: &TopicId,
@@ -138,19 +149,17 @@ pub(crate) fn linked(
 ) -> Result<Vec<EventId>, StoreError> {
     let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
     let Some(topic_no) = numbers.find(&conn, topic)? else { return Ok(Vec::new()) };
-    let sql = "SELECT link_seq, event_id FROM topic_links JOIN events USING (seq)
-               WHERE topic_no = ?1 ORDER BY link_seq LIMIT ?2";
-    let max = i64::try_from(events_max).unwrap_or(i64::MAX);
-    let mut links = collect(&conn, sql, params![topic_no, max], |row| {
-        Ok((row.get::<_, i64>(0).or_store()?, rows::event_id(row, 1)?))
-    })?;
+    let sql = "SELECT event_id FROM event_topics WHERE topic_no = ?1
+               UNION ALL SELECT event_id FROM hidden_links WHERE topic_no = ?1 LIMIT ?2";
+    let values = params![topic_no, limit(events_max)];
+    let mut linked = collect(&conn, sql, values, |row| rows::event_id(row, 0))?;
     let tail = TailAt { segment: &segment, head: bounds.head };
-    links.extend(tail.collect(|_, event| {
-        let ours = event.links.iter().filter(|(no, _)| *no == topic_no);
-        ours.map(|(_, link_seq)| (*link_seq, event.id)).collect()
+    linked.extend(tail.collect(|_, event| {
+        let ours = event.links.iter().any(|(no, _)| *no == topic_no);
+        Vec::from_iter(ours.then_some(event.id))
     }));
-    links.sort_unstable();
-    Ok(links.into_iter().take(events_max).map(|(_, id)| id).collect())
+    linked.truncate(events_max);
+    Ok(linked)
 }
 
 /// Effective events whose time has come, longest overdue first.
@@ -161,8 +170,7 @@ pub(crate) fn expired(
 ) -> Result<Vec<EventId>, StoreError> {
     let sql = "SELECT event_id FROM expirations JOIN events USING (seq)
                WHERE expirations.expires_at <= ?1 ORDER BY expirations.expires_at, seq LIMIT ?2";
-    let max = i64::try_from(max).unwrap_or(i64::MAX);
-    collect(&desk.conn, sql, params![now.0, max], |row| rows::event_id(row, 0))
+    collect(&desk.conn, sql, params![now.0, limit(max)], |row| rows::event_id(row, 0))
 }
 
 pub(crate) fn bodies(conn: &Connection, events: &[Seq]) -> Result<Vec<Option<String>>, StoreError> {

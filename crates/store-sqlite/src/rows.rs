@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kukuri_core::{
-    Dedupe, IngestPolicy, Keep, Mark, MarkState, NodeTopic, Record, Seq, State, Tombstone, TopicId,
-    UnixMillis, Version,
+    Dedupe, IngestPolicy, Keep, Mark, MarkState, NodeState, NodeTopic, Record, Seq, State,
+    Tombstone, TopicId, UnixMillis, Usage, Version,
 };
 use kukuri_event::{Body, EventId, Pubkey, UnixSeconds};
 use kukuri_store::StoreError;
@@ -72,13 +72,35 @@ pub(crate) fn version(row: &Row<'_>, from: usize) -> Result<Version, StoreError>
     })
 }
 
-pub(crate) const TOMBSTONE_COLUMNS: &str = "deletion_event_id, requested_at, applied_at";
+pub(crate) const TOMBSTONE_COLUMNS: &str =
+    "deletion_event_id, requested_at, recorded_at, applied_at";
 
 pub(crate) fn tombstone(row: &Row<'_>, from: usize) -> Result<Tombstone, StoreError> {
     Ok(Tombstone {
         deletion_event_id: event_id(row, from)?,
         requested_at: UnixSeconds(row.get(from + 1).or_store()?),
-        applied_at: row.get::<_, Option<i64>>(from + 2).or_store()?.map(UnixMillis),
+        recorded_at: UnixMillis(row.get(from + 2).or_store()?),
+        applied_at: row.get::<_, Option<i64>>(from + 3).or_store()?.map(UnixMillis),
+    })
+}
+
+pub(crate) const NODE_COLUMNS: &str = "events, bytes, allowance, leases";
+
+pub(crate) fn node_state(row: &Row<'_>) -> Result<NodeState, StoreError> {
+    let json = |column| row.get_ref(column).or_store()?.as_str().map_err(corrupt);
+    let broken = |what, error| corrupt(format!("{what} of the node: {error}"));
+    Ok(NodeState {
+        usage: usage(row).or_store()?,
+        allowance: serde_json::from_str(json(2)?).map_err(|e| broken("allowance", e))?,
+        leases: serde_json::from_str(json(3)?).map_err(|e| broken("leases", e))?,
+    })
+}
+
+/// Events and bytes, the first two columns.
+pub(crate) fn usage(row: &Row<'_>) -> rusqlite::Result<Usage> {
+    Ok(Usage {
+        events: row.get::<_, i64>(0)?.unsigned_abs(),
+        bytes: row.get::<_, i64>(1)?.unsigned_abs(),
     })
 }
 

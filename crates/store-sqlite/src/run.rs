@@ -26,7 +26,7 @@ pub(crate) fn write(conn: &Connection, segment: &Segment, head: Seq) -> Result<(
     let visible = |seq: &i64| !hidden.contains(seq);
     write_ids(conn, &events)?;
     write_topics(conn, &events, visible)?;
-    write_links(conn, &events)?;
+    write_hidden(conn, &events, visible)?;
     write_tags(conn, &events, visible)?;
     write_authors(conn, &events, visible)?;
     let mut update = conn.prepare_cached("UPDATE indexed SET up_to_seq = ?1").or_store()?;
@@ -59,17 +59,17 @@ fn write_topics(
     Ok(())
 }
 
-fn write_links(conn: &Connection, events: &TailEvents) -> Result<(), StoreError> {
-    let mut insert = conn.prepare_cached(crate::indexes::INSERT_LINK).or_store()?;
-    let links = events.by_seq.iter().flat_map(|(seq, event)| {
-        event.links.iter().map(move |(topic_no, link_seq)| (*topic_no, *link_seq, *seq))
-    });
-    let mut links: Vec<(i64, i64, i64)> = links.collect();
-    links.sort_unstable();
-    for (topic_no, link_seq, seq) in links {
-        one(&mut insert, params![topic_no, link_seq, seq])?;
-    }
-    Ok(())
+fn write_hidden(
+    conn: &Connection,
+    events: &TailEvents,
+    visible: impl Fn(&i64) -> bool,
+) -> Result<(), StoreError> {
+    let hidden = events.topics.iter().filter(|(_, (_, seq))| !visible(seq));
+    let mut rows: Vec<_> = hidden
+        .map(|(topic_no, (created_at, seq))| (*topic_no, created_at.0, events.by_seq[seq].id, *seq))
+        .collect();
+    rows.sort_unstable();
+    crate::indexes::insert_hidden(conn, &rows)
 }
 
 fn write_tags(

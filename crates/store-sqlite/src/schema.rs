@@ -5,7 +5,10 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::OrStore;
 
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_events_and_feed.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001_events_and_feed.sql"),
+    include_str!("../migrations/0002_upkeep.sql"),
+];
 
 /// Brings the file to the newest schema, each step in a transaction of its own. A file that a newer
 /// program wrote is refused: we would not know what its columns mean.

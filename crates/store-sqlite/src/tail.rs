@@ -225,6 +225,16 @@ impl TailAt<'_> {
         self.segment.events().ids.get(id).copied().filter(|seq| *seq <= self.head.0)
     }
 
+    /// `created_at` and numbers of the events of a topic, the least first.
+    pub(crate) fn oldest_in(&self, topic_no: i64) -> Vec<(i64, i64)> {
+        let events = self.segment.events();
+        let from = (topic_no, (Reverse(i64::MAX), i64::MIN));
+        let to = (topic_no, (Reverse(i64::MIN), i64::MAX));
+        let places = events.topics.range(from..=to).rev();
+        let places = places.map(|(_, (created_at, seq))| (created_at.0, *seq));
+        places.filter(|(_, seq)| *seq <= self.head.0).collect()
+    }
+
     /// What is collected from each event of the tail.
     pub(crate) fn collect<T>(&self, of: impl Fn(Seq, &TailEvent) -> Vec<T>) -> Vec<T> {
         let events = self.segment.events();

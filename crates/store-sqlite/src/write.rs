@@ -2,8 +2,8 @@
 //! because neighbours share pages.
 
 use kukuri_core::{
-    Change, Decision, NodeTopic, Record, Tombstone, TombstoneKey, TopicId, Usage, Version,
-    VersionKey,
+    Change, Decision, NodeKey, NodeState, NodeTopic, Record, Tombstone, TombstoneKey, TopicId,
+    Usage, Version, VersionKey,
 };
 use kukuri_event::EventId;
 use kukuri_store::StoreError;
@@ -33,6 +33,12 @@ pub(crate) fn write(
     write_tombstones(conn, &writes.tombstones)?;
     write_topics(conn, &writes.topics)?;
     write_usage(conn, numbers, &writes.usage)?;
+    write_node(conn, &writes.node)?;
+    if let Some(floor) = decision.floor {
+        // Its rows are deleted in steps of their own.
+        let mut raise = conn.prepare_cached("UPDATE feed_meta SET floor_seq = ?1").or_store()?;
+        one(&mut raise, [floor.0])?;
+    }
     feed::write(conn, numbers, &decision.rows)
 }
 
@@ -147,8 +153,8 @@ fn write_tombstones(
         )
         .or_store()?;
     let mut insert = conn.prepare_cached(
-        "INSERT INTO deletion_tombstones (target_event_id, pubkey, deletion_event_id, requested_at, applied_at)
-         VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO deletion_tombstones (target_event_id, pubkey, deletion_event_id, requested_at, recorded_at, applied_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     ).or_store()?;
     for Change { key, before, after } in changes {
         let (target, pubkey) = (&key.target.as_bytes()[..], &key.pubkey.as_bytes()[..]);
@@ -157,8 +163,11 @@ fn write_tombstones(
         }
         if let Some(row) = after {
             let deletion = &row.deletion_event_id.as_bytes()[..];
-            let applied_at = row.applied_at.map(|at| at.0);
-            one(&mut insert, params![target, pubkey, deletion, row.requested_at.0, applied_at])?;
+            let (recorded_at, applied_at) = (row.recorded_at.0, row.applied_at.map(|at| at.0));
+            one(
+                &mut insert,
+                params![target, pubkey, deletion, row.requested_at.0, recorded_at, applied_at],
+            )?;
         }
     }
     Ok(())
@@ -220,6 +229,24 @@ fn write_usage(
         };
         let statement = if before.is_some() { &mut update } else { &mut insert };
         one(statement, params![no, count(usage.events), count(usage.bytes)])?;
+    }
+    Ok(())
+}
+
+fn write_node(conn: &Connection, changes: &[Change<NodeKey, NodeState>]) -> Result<(), StoreError> {
+    for Change { before, after, .. } in changes {
+        let node = after.as_ref().ok_or_else(|| corrupt("the state of the node was to go"))?;
+        let sql = match before {
+            Some(_) => "UPDATE node_state SET events = ?1, bytes = ?2, allowance = ?3, leases = ?4",
+            None => {
+                "INSERT INTO node_state (events, bytes, allowance, leases) VALUES (?1, ?2, ?3, ?4)"
+            }
+        };
+        let allowance = serde_json::to_string(&node.allowance).expect("it is plain data");
+        let leases = serde_json::to_string(&node.leases).expect("they are plain data");
+        let (events, bytes) = (count(node.usage.events), count(node.usage.bytes));
+        let mut statement = conn.prepare_cached(sql).or_store()?;
+        one(&mut statement, params![events, bytes, allowance, leases])?;
     }
     Ok(())
 }

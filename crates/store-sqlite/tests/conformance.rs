@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kukuri_store::Store;
 use kukuri_store::conformance::{Subject, run};
-use kukuri_store_sqlite::{FILE, Options, SqliteStore, Sync};
+use kukuri_store_sqlite::{Options, SqliteStore, Sync};
 use tempfile::TempDir;
 
 fn quick(run_events: usize) -> Options {
@@ -22,21 +22,7 @@ async fn sqlite_conforms() {
         run(|| async {
             let directory = TempDir::new().expect("a temporary directory");
             let store = open(&directory, run_events);
-            let path = directory.path().join(FILE);
-            Subject {
-                store,
-                truncate: Some(Box::new(move |floor| {
-                    // The directory lives as long as the case.
-                    let _keep = &directory;
-                    let conn = rusqlite::Connection::open(&path).expect("the file opens");
-                    conn.execute("DELETE FROM events_outbox WHERE seq <= ?1", [floor.0])
-                        .and_then(|_| {
-                            conn.execute("UPDATE feed_meta SET floor_seq = ?1", [floor.0])
-                        })
-                        .expect("the feed can be cut");
-                    Box::pin(async {})
-                })),
-            }
+            Subject { store, home: Box::new(directory) }
         })
         .await;
     }

@@ -5,11 +5,14 @@
 
 mod answers;
 mod arrivals;
+mod capacity;
 mod deletions;
 pub mod double;
 mod expiry;
 mod filters;
 mod leaving;
+mod memory;
+mod retention;
 mod rows;
 mod scene;
 pub mod signing;
@@ -17,28 +20,24 @@ mod topics;
 mod versions;
 mod walks;
 
+use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
-
-use kukuri_core::Seq;
 
 use crate::{Entry, Place, Store};
 use scene::Scene;
 
 type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A store under test, and what only its back end can do to it.
+/// A store under test, and what has to live as long as it.
 pub struct Subject {
     pub store: Arc<dyn Store>,
-    /// Forgets feed rows up to a seq, as retention does; `None` while the back end has no retention.
-    pub truncate: Option<Truncate>,
+    pub home: Box<dyn Any + Send + Sync>,
 }
-
-pub type Truncate = Box<dyn Fn(Seq) -> BoxFuture + Send + Sync>;
 
 impl Subject {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, truncate: None }
+        Self { store, home: Box::new(()) }
     }
 }
 
@@ -122,6 +121,46 @@ cases! {
         leaving_and_coming_back_in_one_batch
         what_is_not_there_cannot_leave
         linked_lists_every_link_once
+    }
+    retention {
+        a_regular_event_leaves_when_its_days_are_over
+        a_topic_keeps_events_for_its_own_days
+        history_leaves_sooner_and_never_later
+        deletions_stay_longer_and_never_shorter
+        current_versions_are_kept
+        the_node_says_how_long_events_are_kept
+        a_stale_plan_removes_nothing
+        an_event_lives_as_long_as_one_of_its_topics_keeps_it
+        what_has_aged_in_a_topic_is_not_linked_there_again
+        a_purge_takes_what_was_taken_in_before_a_time
+        what_has_aged_is_listed
+    }
+    capacity {
+        a_full_topic_refuses_one_more
+        a_topic_without_bytes_left_refuses
+        a_deletion_always_finds_room
+        an_event_goes_to_the_topics_that_have_room
+        a_known_event_that_finds_no_room_is_a_duplicate
+        a_version_that_finds_no_room_changes_nothing
+        a_topic_gives_up_no_more_than_it_must
+        a_topic_that_refuses_gives_up_nothing
+        the_node_counts_each_body_once
+        a_full_node_refuses_or_evicts
+        the_last_step_of_the_ladder_evicts
+        an_evicted_winner_never_comes_back
+        storage_without_room_takes_deletions_alone
+        topics_of_low_priority_are_paused_first
+        backfill_is_stopped_first_of_all
+        the_oldest_are_given_up_first_and_current_versions_last
+    }
+    memory {
+        ids_are_forgotten_after_their_time
+        what_is_stored_is_not_forgotten
+        deletions_are_forgotten_after_their_time
+        a_second_request_is_remembered_from_then_on
+        a_task_is_one_instances
+        a_lease_that_ran_out_changes_hands
+        a_deposed_instance_moves_nothing
     }
     rows {
         seqs_are_gapless_across_batches

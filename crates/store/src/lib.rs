@@ -9,13 +9,14 @@ mod error;
 mod model;
 mod page;
 mod query;
+mod upkeep;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use kukuri_core::{
-    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId,
-    UnixMillis, Usage,
+    Command, Cursor, Cutoffs, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq,
+    TopicId, UnixMillis, Usage,
 };
 use kukuri_event::{EventId, UnixSeconds};
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ pub use error::{FeedError, QueryError, StoreError};
 pub use model::Model;
 pub use page::{Entry, Place};
 pub use query::{Hit, Hits, Order, Query, merge_hits};
+pub use upkeep::{Forgettable, Scope, Tidied, feed_rows_until, name, node_state};
 
 /// A durable home for events and their feed. Back ends contain no rules: they load the facts that
 /// `core` names, write the net changes that `core` decides, and answer queries as the matcher would.
@@ -56,6 +58,27 @@ pub trait Store: Send + Sync + 'static {
     /// Events linked to a topic, hidden ones included, each once and at most `events_max`, in the order
     /// that is cheapest for the store.
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError>;
+
+    /// Events linked to a topic, hidden ones included, that have aged by these times, each once and at
+    /// most `events_max`, in the order that is cheapest for the store.
+    async fn aged(
+        &self,
+        topic: TopicId,
+        cutoffs: Cutoffs,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError>;
+
+    /// Stored events in the order in which they are given up for room: current versions last, otherwise
+    /// the oldest first. In a topic the oldest is that of the least `created_at`, of equal ones the
+    /// greatest id; in the node that of the least number.
+    async fn oldest(&self, of: Scope, events_max: usize) -> Result<Vec<EventId>, StoreError>;
+
+    /// What is remembered from before a time and of no use to anything stored, at most `max` of each
+    /// sort, in the order that is cheapest for the store.
+    async fn forgettable(&self, before: UnixMillis, max: usize) -> Result<Forgettable, StoreError>;
+
+    /// Gives back to the disk, in one bounded step, what holds nothing any more.
+    async fn tidy(&self) -> Result<Tidied, StoreError>;
 
     /// Effective events whose time has come, at most `events_max`, longest overdue first.
     async fn expired(

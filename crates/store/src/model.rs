@@ -1,20 +1,24 @@
 //! The in-memory model: the oracle of every test. It uses the same rules as the back ends, and
 //! answers reads by definition: look at everything, keep what matches.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use kukuri_core::{
-    Change, Command, Cursor, Decision, Dedupe, Epoch, Facts, FeedBounds, FeedRow, NodeTopic,
-    ReadSet, Record, Seq, Tombstone, TombstoneKey, TopicId, Usage, Version, VersionKey, View,
-    decide, follow_up, needs,
+    Change, Command, Cursor, Cutoffs, Decision, Dedupe, Epoch, Facts, FeedBounds, FeedRow, NodeKey,
+    NodeState, NodeTopic, ReadSet, Record, Seq, Shelf, Tombstone, TombstoneKey, TopicId,
+    UnixMillis, Usage, Version, VersionKey, View, decide, follow_up, needs,
 };
 use kukuri_event::{EventId, UnixSeconds, matches};
 use tokio::sync::watch;
 
-use crate::{Entry, FeedError, Hit, Hits, Place, Query, QueryError, Store, StoreError, merge_hits};
+use crate::{
+    Entry, FeedError, Forgettable, Hit, Hits, Place, Query, QueryError, Scope, Store, StoreError,
+    Tidied, merge_hits,
+};
 
 /// A store in memory. Durable for as long as the process.
 pub struct Model {
@@ -31,6 +35,7 @@ struct State {
     tombstones: BTreeMap<TombstoneKey, Tombstone>,
     topics: BTreeMap<TopicId, NodeTopic>,
     usage: BTreeMap<TopicId, Usage>,
+    node: BTreeMap<NodeKey, NodeState>,
     feed: Vec<FeedRow>,
 }
 
@@ -45,13 +50,6 @@ impl Model {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder of the lock panics")
-    }
-
-    /// Forgets feed rows up to `floor`, as retention does.
-    pub fn truncate(&self, floor: Seq) {
-        let mut state = self.state();
-        state.feed.retain(|row| row.seq > floor);
-        state.floor = floor;
     }
 }
 
@@ -69,6 +67,7 @@ impl State {
         fill(&mut facts.tombstones, &self.tombstones);
         fill(&mut facts.topics, &self.topics);
         fill(&mut facts.usage, &self.usage);
+        fill(&mut facts.node, &self.node);
         facts
     }
 
@@ -80,7 +79,12 @@ impl State {
         write(&mut self.tombstones, &writes.tombstones);
         write(&mut self.topics, &writes.topics);
         write(&mut self.usage, &writes.usage);
+        write(&mut self.node, &writes.node);
         self.feed.extend(decision.rows.iter().cloned());
+        if let Some(floor) = decision.floor {
+            self.feed.retain(|row| row.seq > floor);
+            self.floor = floor;
+        }
     }
 
     /// Effective and not expired.
@@ -131,6 +135,10 @@ impl State {
                     Entry::Topic(v.clone(), self.usage.get(k).copied().unwrap_or_default())
                 })
                 .collect(),
+            Place::Node(after) => rest(&self.node, after)
+                .take(entries_max)
+                .map(|(_, v)| Entry::Node(v.clone()))
+                .collect(),
             Place::Feed(after) => {
                 let rows = self.feed.iter().filter(|row| after.is_none_or(|after| row.seq > after));
                 rows.take(entries_max).cloned().map(Entry::Row).collect()
@@ -174,8 +182,8 @@ impl Store for Model {
     async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
         let mut state = self.state();
         let mut facts = state.facts(&needs(&batch));
-        facts.extend(state.facts(&follow_up(&facts)));
-        let decision = decide(View::new(facts), state.bounds().head, &batch);
+        facts.extend(state.facts(&follow_up(&batch, &facts)));
+        let decision = decide(View::new(facts), state.bounds(), &batch);
         state.commit(&decision);
         self.heads.send_replace(decision.head());
         Ok(decision)
@@ -230,6 +238,52 @@ impl Store for Model {
             state.records.values().filter_map(|r| Some((r.link(&topic)?.seq, r.event().id())));
         let links: BTreeMap<Seq, EventId> = links.collect();
         Ok(links.into_values().take(events_max).collect())
+    }
+
+    async fn aged(
+        &self,
+        topic: TopicId,
+        cutoffs: Cutoffs,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        let state = self.state();
+        let linked = state.records.values().filter(|record| record.link(&topic).is_some());
+        let aged = linked.filter(|record| cutoffs.take(record));
+        Ok(aged.map(|record| record.event().id()).take(events_max).collect())
+    }
+
+    async fn oldest(&self, of: Scope, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        let state = self.state();
+        let mut found: Vec<&Record> = match &of {
+            Scope::Topic(topic) => {
+                state.records.values().filter(|record| record.link(topic).is_some()).collect()
+            }
+            Scope::Node => state.records.values().collect(),
+        };
+        let current = |record: &Record| Shelf::of(record) == Shelf::Current;
+        match of {
+            Scope::Topic(_) => found.sort_unstable_by_key(|record| {
+                let event = record.event();
+                (current(record), event.created_at(), Reverse(event.id()))
+            }),
+            Scope::Node => found.sort_unstable_by_key(|record| (current(record), record.seq)),
+        }
+        Ok(found.into_iter().take(events_max).map(|record| record.event().id()).collect())
+    }
+
+    async fn forgettable(&self, before: UnixMillis, max: usize) -> Result<Forgettable, StoreError> {
+        let state = self.state();
+        let old = state.dedupe.iter().filter(|(_, row)| row.first_seen_at < before);
+        let gone = old.filter(|(id, _)| !state.records.contains_key(id));
+        let tombstones = state.tombstones.iter().filter(|(_, row)| row.recorded_at < before);
+        Ok(Forgettable {
+            events: gone.map(|(id, _)| *id).take(max).collect(),
+            tombstones: tombstones.map(|(key, _)| *key).take(max).collect(),
+        })
+    }
+
+    async fn tidy(&self) -> Result<Tidied, StoreError> {
+        Ok(Tidied::Done)
     }
 
     async fn expired(

@@ -1,6 +1,6 @@
 use kukuri_core::{
-    Dedupe, FeedRow, NodeTopic, Record, Seq, Tombstone, TombstoneKey, TopicId, Usage, Version,
-    VersionKey,
+    Dedupe, FeedRow, NodeKey, NodeState, NodeTopic, Record, Seq, Tombstone, TombstoneKey, TopicId,
+    Usage, Version, VersionKey,
 };
 use kukuri_event::EventId;
 
@@ -13,17 +13,19 @@ pub enum Place {
     Versions(Option<VersionKey>),
     Tombstones(Option<TombstoneKey>),
     Topics(Option<TopicId>),
+    Node(Option<NodeKey>),
     Feed(Option<Seq>),
 }
 
 impl Place {
     /// The beginnings of all tables.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Records(None),
         Self::Dedupe(None),
         Self::Versions(None),
         Self::Tombstones(None),
         Self::Topics(None),
+        Self::Node(None),
         Self::Feed(None),
     ];
 }
@@ -36,6 +38,7 @@ pub enum Entry {
     Version(VersionKey, Version),
     Tombstone(TombstoneKey, Tombstone),
     Topic(NodeTopic, Usage),
+    Node(NodeState),
     Row(FeedRow),
 }
 
@@ -48,6 +51,7 @@ impl Entry {
             Self::Version(key, _) => Place::Versions(Some(key.clone())),
             Self::Tombstone(key, _) => Place::Tombstones(Some(*key)),
             Self::Topic(topic, _) => Place::Topics(Some(topic.topic_id.clone())),
+            Self::Node(_) => Place::Node(Some(NodeKey)),
             Self::Row(row) => Place::Feed(Some(row.seq)),
         }
     }

@@ -8,6 +8,7 @@ mod dice;
 mod draft;
 mod filter;
 mod script;
+mod upkeep;
 mod world;
 
 pub use dice::{Dice, Seed};

@@ -40,8 +40,10 @@ fn delete_event(step: &mut Step, deletion: &Event, target: EventId, cause: Cause
     let mut tombstone = old.unwrap_or(Tombstone {
         deletion_event_id: deletion.id(),
         requested_at: deletion.created_at(),
+        recorded_at: cause.at,
         applied_at: None,
     });
+    tombstone.recorded_at = tombstone.recorded_at.max(cause.at);
     tombstone.applied_at = tombstone.applied_at.or(state.map(|_| cause.at));
     step.view.tombstones.set(&key, Some(tombstone));
 }

@@ -4,7 +4,9 @@ use kukuri_event::{Class, Kind};
 
 use super::deletion;
 use super::known::{Known, deleted, known};
+use super::room;
 use super::step::{Cause, Step};
+use super::unlink::cutoffs;
 use crate::{
     Admitted, Dedupe, Duplicate, Keep, Mark, MarkState, NodeTopic, Outcome, Reason, Record,
     Rejection, State, Tombstone, TombstoneKey, TopicId, UnixMillis, VersionKey,
@@ -25,18 +27,29 @@ pub(super) fn publish(step: &mut Step, at: UnixMillis, admitted: &Admitted) -> O
     let cause = Cause { at, source: admitted.source(), via: admitted.via() };
     match known(&step.view, event, &handled) {
         Known::Answer(outcome) => outcome,
-        Known::Unlinked(topics) => {
-            let mut record =
-                step.view.records.get(&event.id()).expect("an unlinked event is stored").clone();
-            topics.iter().for_each(|topic| step.link(&mut record, topic, cause));
-            step.view.records.set(&event.id(), Some(record));
-            Outcome::Accepted
-        }
+        Known::Unlinked(topics) => link(step, admitted, &topics, cause),
         Known::New => match VersionKey::of(event) {
             Some(key) => publish_version(step, admitted, &key, &handled, cause),
             None => publish_regular(step, admitted, &handled, cause),
         },
     }
+}
+
+/// Links a stored event to those of the topics that would keep it and have room for it.
+fn link(step: &mut Step, admitted: &Admitted, topics: &[TopicId], cause: Cause<'_>) -> Outcome {
+    let id = admitted.event().id();
+    let mut record = step.view.records.get(&id).expect("an unlinked event is stored").clone();
+    let kept = |topic: &&TopicId| !cutoffs(step, topic, cause.at).take(&record);
+    let kept: Vec<TopicId> = topics.iter().filter(kept).cloned().collect();
+    let Ok(open) = room::for_links(step, admitted, &kept) else {
+        return Outcome::Duplicate(Duplicate::Known);
+    };
+    if open.is_empty() {
+        return Outcome::Duplicate(Duplicate::Known);
+    }
+    open.iter().for_each(|topic| step.link(&mut record, topic, cause));
+    step.view.records.set(&id, Some(record));
+    Outcome::Accepted
 }
 
 /// Those of the event's topics that the node carries now.
@@ -54,7 +67,11 @@ fn publish_regular(
     if deleted(&step.view, admitted.event()) {
         return refuse_deleted(step, admitted, cause);
     }
-    store(step, admitted, handled, cause);
+    let open = match room::for_new(step, admitted, handled) {
+        Ok(open) => open,
+        Err(why) => return Outcome::Refused(why),
+    };
+    store(step, admitted, &open, cause);
     if admitted.event().kind() == Kind::DELETION {
         deletion::apply(step, admitted.event(), cause);
     }
@@ -72,11 +89,22 @@ fn publish_version(
 ) -> Outcome {
     let event = admitted.event();
     let mut version = step.view.versions.get(key).cloned().unwrap_or_default();
-    let wins = version.mark.is_none_or(|mark| {
-        // A purged winner that dedupe has forgotten may come back as what it was.
-        mark.is_beaten_by(event) || (mark.event_id == event.id() && mark.state == MarkState::Purged)
-    });
+    let known = version.mark.filter(|mark| mark.event_id == event.id());
+    if known.is_some_and(|mark| mark.state == MarkState::Evicted) {
+        // Dedupe may have forgotten it, the mark has not.
+        return Outcome::Duplicate(Duplicate::NotKept);
+    }
+    // A purged winner that dedupe has forgotten may come back as what it was.
+    let wins = version.mark.is_none_or(|mark| mark.is_beaten_by(event))
+        || known.is_some_and(|mark| mark.state == MarkState::Purged);
     let deleted = deleted(&step.view, event);
+    let open = match wins && !deleted {
+        true => match room::for_new(step, admitted, handled) {
+            Ok(open) => open,
+            Err(why) => return Outcome::Refused(why),
+        },
+        false => Vec::new(),
+    };
     if wins {
         if let Some(old) = version.mark.filter(|mark| mark.state == MarkState::Effective) {
             step.hide(&old.event_id, State::Superseded, Reason::Superseded, cause);
@@ -93,23 +121,24 @@ fn publish_version(
         remember(step, admitted, None, cause.at);
         return Outcome::Duplicate(Duplicate::Stale);
     }
-    store(step, admitted, handled, cause);
+    store(step, admitted, &open, cause);
     Outcome::Accepted
 }
 
 /// Stores the event with its links, and remembers its id.
-fn store(step: &mut Step, admitted: &Admitted, handled: &[TopicId], cause: Cause<'_>) {
+fn store(step: &mut Step, admitted: &Admitted, open: &[TopicId], cause: Cause<'_>) {
     let topics: Vec<&NodeTopic> =
-        handled.iter().filter_map(|topic| step.view.topics.get(topic)).collect();
+        open.iter().filter_map(|topic| step.view.topics.get(topic)).collect();
     let mut record = Record {
         seq: step.next_seq(),
         body: admitted.body().clone(),
         ingested_at: cause.at,
-        keep: Keep::of(admitted.event(), topics),
+        keep: Keep::of(admitted.event(), topics, &step.node().allowance.retention),
         state: State::Effective,
-        links: Vec::with_capacity(handled.len()),
+        links: Vec::with_capacity(open.len()),
     };
-    handled.iter().for_each(|topic| step.link(&mut record, topic, cause));
+    open.iter().for_each(|topic| step.link(&mut record, topic, cause));
+    step.count(|usage| usage.add(record.bytes()));
     remember(step, admitted, Some(&record), cause.at);
     step.view.records.set(&admitted.event().id(), Some(record));
 }

@@ -3,8 +3,8 @@
 use kukuri_event::EventId;
 
 use crate::{
-    FeedRow, Link, MarkState, Op, Reason, Record, Seq, Source, State, TopicId, UnixMillis,
-    VersionKey, View, WriteSet,
+    FeedBounds, FeedRow, Link, MarkState, NodeKey, NodeState, Op, Reason, Record, Seq, Source,
+    State, TopicId, UnixMillis, Usage, VersionKey, View, WriteSet,
 };
 
 /// Why and whence a change comes.
@@ -23,17 +23,45 @@ impl Cause<'_> {
 
 pub(super) struct Step {
     pub view: View,
+    /// As the feed was found.
+    floor_before: Seq,
+    floor: Seq,
     head: Seq,
     rows: Vec<FeedRow>,
 }
 
 impl Step {
-    pub fn new(view: View, base: Seq) -> Self {
-        Self { view, head: base, rows: Vec::new() }
+    pub fn new(view: View, bounds: FeedBounds) -> Self {
+        let FeedBounds { floor, head, .. } = bounds;
+        Self { view, floor_before: floor, floor, head, rows: Vec::new() }
     }
 
-    pub fn finish(self) -> (WriteSet, Vec<FeedRow>) {
-        (self.view.into_writes(), self.rows)
+    /// The changes, where the feed begins if that is among them, and its new rows.
+    pub fn finish(self) -> (WriteSet, Option<Seq>, Vec<FeedRow>) {
+        let floor = (self.floor > self.floor_before).then_some(self.floor);
+        (self.view.into_writes(), floor, self.rows)
+    }
+
+    /// The floor only ever rises, and never above the head.
+    pub fn trim(&mut self, seq: Seq) {
+        self.floor = self.floor.max(seq.min(self.head));
+    }
+
+    /// The state of the node; a new one has none yet.
+    pub fn node(&self) -> &NodeState {
+        static FRESH: NodeState = NodeState::FRESH;
+        self.view.node.get(&NodeKey).unwrap_or(&FRESH)
+    }
+
+    pub fn set_node(&mut self, node: NodeState) {
+        self.view.node.set(&NodeKey, Some(node));
+    }
+
+    /// Counts a body that comes or goes.
+    pub fn count(&mut self, change: impl FnOnce(&mut Usage)) {
+        let mut node = self.node().clone();
+        change(&mut node.usage);
+        self.set_node(node);
     }
 
     /// The seq that the next row will get.

@@ -100,7 +100,7 @@ async fn tell(store: Arc<dyn Store>) {
     stage.act([carry('a'), carry('b'), publish()]).await;
     stage.expect(&[("ab", 0, &[1]), ("a", 0, &[1]), ("b", 0, &[2]), ("ab", 1, &[])]).await;
     // Row 3, delete a; b remains.
-    stage.act([unlink('a', UnlinkReason::Capacity)]).await;
+    stage.act([unlink('a', UnlinkReason::Topic)]).await;
     stage.expect(&[("ab", 0, &[1]), ("a", 0, &[]), ("b", 0, &[2]), ("", 0, &[1])]).await;
     stage.expect(&[("ab", 1, &[]), ("b", 1, &[2]), ("ab", 2, &[]), ("", 1, &[])]).await;
     // Row 4, upsert a with b before it. It is new again to those who want a alone, as it would have

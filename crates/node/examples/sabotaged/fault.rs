@@ -70,10 +70,10 @@ impl Fault {
 
 /// What the batch would come to.
 async fn foresee(store: &dyn Store, batch: &[Command]) -> Result<Decision, StoreError> {
-    let head = store.bounds().await?.head;
+    let bounds = store.bounds().await?;
     let mut facts = store.facts(needs(batch)).await?;
-    facts.extend(store.facts(follow_up(&facts)).await?);
-    Ok(decide(View::new(facts), head, batch))
+    facts.extend(store.facts(follow_up(batch, &facts)).await?);
+    Ok(decide(View::new(facts), bounds, batch))
 }
 
 /// Whether the last row of an event is not its first.

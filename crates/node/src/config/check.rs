@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kukuri_core::NetworkId;
+use kukuri_core::{FUTURE_SECONDS_BOUND, NetworkId};
 use kukuri_event::Pubkey;
 use kukuri_relay::Network;
 
@@ -89,9 +89,12 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     that("limits.events.dedupe_retention_days", limits.events.dedupe_retention_days >= 2, || {
         "at least 2 days are needed: events older than all but one of them are refused".to_owned()
     })?;
-    that("limits.events.future_seconds_max", limits.events.future_seconds_max >= 0, || {
-        "a time to come cannot be negative".to_owned()
-    })
+    let future = 0..=FUTURE_SECONDS_BOUND;
+    that(
+        "limits.events.future_seconds_max",
+        future.contains(&limits.events.future_seconds_max),
+        || format!("a time to come is within 0 and {FUTURE_SECONDS_BOUND}"),
+    )
 }
 
 fn seconds(span: std::time::Duration) -> usize {

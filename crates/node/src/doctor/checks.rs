@@ -12,7 +12,7 @@ use super::usage::Recount;
 use super::versions::Versions;
 
 /// All checks. Takes whole tables in this order: the feed up to the head of `bounds`, records,
-/// dedupe, versions, tombstones, topics; each in key order, as `Store::page` gives them.
+/// dedupe, versions, tombstones, topics, the node; each in key order, as `Store::page` gives them.
 #[derive(Debug)]
 pub struct Checks {
     fold: Fold,
@@ -62,6 +62,7 @@ impl Checks {
             Entry::Version(key, version) => self.versions.version(key, version, findings),
             Entry::Tombstone(key, _) => self.effective.tombstone(key, findings),
             Entry::Topic(topic, usage) => self.recount.topic(&topic.topic_id, *usage, findings),
+            Entry::Node(node) => self.recount.node(node.usage),
         }
     }
 
@@ -101,6 +102,10 @@ impl Checks {
     pub fn topics_end(&mut self) {
         self.recount.topics_end(&mut self.findings);
     }
+
+    pub fn node_end(&mut self) {
+        self.recount.node_end(&mut self.findings);
+    }
 }
 
 impl Moved {
@@ -132,6 +137,8 @@ impl Moved {
             Subject::Event(id) => !self.events.contains(id),
             Subject::Key(key) => !self.keys.contains(key),
             Subject::Topic(topic) => !self.topics.contains(topic),
+            // Its counter moves with every event.
+            Subject::Node => self.is_empty(),
             Subject::Row(_) | Subject::Table(_) => true,
         }
     }

@@ -20,6 +20,7 @@ pub enum Subject {
     Event(EventId),
     Key(VersionKey),
     Topic(TopicId),
+    Node,
     Table(&'static str),
 }
 
@@ -31,6 +32,7 @@ impl fmt::Display for Subject {
             // The `d` of a key is the author's text.
             Self::Key(key) => write!(f, "key {:?}", key.to_text()),
             Self::Topic(topic) => write!(f, "topic {topic}"),
+            Self::Node => f.write_str("the node"),
             Self::Table(name) => write!(f, "table {name}"),
         }
     }

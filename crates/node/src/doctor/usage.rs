@@ -1,4 +1,4 @@
-//! The counters of each topic equal a recount.
+//! The counters of each topic and of the node equal a recount.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,15 @@ const CHECK: &str = "usage";
 #[derive(Debug, Default)]
 pub struct Recount {
     topics: HashMap<TopicId, Usage>,
+    /// Of all stored events, each once.
+    bodies: Usage,
+    /// What the node's own counter says; nothing before anything is stored.
+    said: Usage,
 }
 
 impl Recount {
     pub fn record(&mut self, record: &Record) {
+        self.bodies.add(record.bytes());
         for topic in record.topics() {
             match self.topics.get_mut(topic) {
                 Some(usage) => usage.add(record.bytes()),
@@ -34,6 +39,21 @@ impl Recount {
                 said.events, said.bytes, counted.events, counted.bytes
             );
             findings.add(CHECK, Subject::Topic(topic.clone()), problem, REBUILD);
+        }
+    }
+
+    pub fn node(&mut self, said: Usage) {
+        self.said = said;
+    }
+
+    pub fn node_end(&self, findings: &mut Findings) {
+        let (said, counted) = (self.said, self.bodies);
+        if counted != said {
+            let problem = format!(
+                "its counter says {} events and {} bytes; there are {} and {}",
+                said.events, said.bytes, counted.events, counted.bytes
+            );
+            findings.add(CHECK, Subject::Node, problem, REBUILD);
         }
     }
 

@@ -47,13 +47,14 @@ impl<'a> Walk<'a> {
         let total = before.values().map(|usage| usage.events).sum();
         let mut checks = Checks::new(bounds, self.sample, total, self.offset);
         let rows = (bounds.head.0 - bounds.floor.0).unsigned_abs();
-        let tables: [Table; 6] = [
+        let tables: [Table; 7] = [
             ("feed rows", Place::Feed(None), rows, Checks::rows_end),
             ("events", Place::Records(None), total, Checks::records_end),
             ("dedupe rows", Place::Dedupe(None), total, Checks::dedupe_end),
             ("versions", Place::Versions(None), 0, Checks::versions_end),
             ("tombstones", Place::Tombstones(None), 0, |_| ()),
             ("topics", Place::Topics(None), before.len() as u64, Checks::topics_end),
+            ("the node", Place::Node(None), 1, Checks::node_end),
         ];
         for (name, place, entries, end) in tables {
             let bar = if entries > 0 { progress::count(entries) } else { progress::spinner() };

@@ -34,7 +34,12 @@ impl Counts {
                     self.refused_first.push((line, rejection.to_string()));
                 }
             }
-            Outcome::TopicInUse => unreachable!("events never have this outcome"),
+            Outcome::Removed(_)
+            | Outcome::Held(_)
+            | Outcome::HeldElsewhere
+            | Outcome::TopicInUse => {
+                unreachable!("events never have this outcome")
+            }
         }
     }
 

@@ -145,7 +145,7 @@ impl<'a> History<'a> {
     }
 
     fn compare(&self, dump: &Dump, findings: &mut Vec<Finding>) {
-        if let Err(faults) = audit(&dump.entries) {
+        if let Err(faults) = audit(&dump.entries, kukuri_core::Seq::ZERO) {
             findings.extend(faults.lines().map(|fault| Finding::Audit(fault.to_owned())));
         }
         findings.extend(dump.faults());

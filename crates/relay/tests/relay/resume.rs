@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kukuri_core::Seq;
+use kukuri_core::{Act, Command, Seq, UnixMillis};
 use kukuri_relay::OpenGate;
-use kukuri_store::Model;
+use kukuri_store::{Model, Store};
 use serde_json::{Value, json};
 
 use crate::rig::{Client, Rig, config, id, note, signed, topic};
@@ -66,7 +66,8 @@ async fn cursors_that_lead_nowhere_are_told_so() {
     client.publish_ok(&signed(&note("two"))).await;
     let (seen, _) = resume(&mut client, "s", "").await;
     let (epoch, _) = seen[0].1.split_once('.').unwrap();
-    store.truncate(Seq(1));
+    let trim = Command { at: UnixMillis(0), act: Act::Trim(Seq(1)) };
+    store.apply([trim].into()).await.unwrap();
     for (after, why) in [
         ("x", "invalid: bad cursor"),
         ("1.-1", "invalid: bad cursor"),

@@ -91,7 +91,7 @@ async fn disabling_a_topic_closes_its_subscriptions() {
         enabled: false,
         pinned: false,
         wanted: 0,
-        ingest_policy: IngestPolicy { retention_days: None },
+        ingest_policy: IngestPolicy::default(),
     };
     assert_eq!(rig.lane.run(disabled).await, Ok(Outcome::Done));
     assert_eq!(client.closed("gone").await, "restricted: topic not handled here");

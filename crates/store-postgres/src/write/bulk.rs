@@ -100,6 +100,15 @@ fn missing_rows(error: sqlx::Error, parts: &[Part]) -> Fault {
     let Some((_, changed)) = text.and_then(|text| text.split_once(MISSING_ROWS)) else {
         return error.into();
     };
+    let changed = changed.trim_matches([' ', '"']);
+    let numbers =
+        changed.trim_matches(['{', '}']).split(',').map(|rows| rows.parse::<usize>().ok());
+    let short = parts.iter().filter(|part| part.changed.is_some()).zip(numbers);
+    let mut short = short.filter(|(part, changed)| part.changed != *changed);
+    if short.any(|(part, _)| part.sql == super::node::UPDATE_MONTHS) {
+        // The month was given up since partitions were counted.
+        return Fault::NoPartition;
+    }
     let meant = parts.iter().filter_map(|part| Some((part.changed?, part.sql)));
     let meant: Vec<String> = meant
         .map(|(rows, sql)| {
@@ -107,7 +116,6 @@ fn missing_rows(error: sqlx::Error, parts: &[Part]) -> Fault {
             format!("{rows} of {}", what.join(" "))
         })
         .collect();
-    let changed = changed.trim_matches([' ', '"']);
     Fault::corrupt(format!(
         "rows that must be there to be changed are not: {changed} instead of {}; run doctor",
         meant.join(", ")

@@ -31,11 +31,14 @@ const DELETE_TAGS: &str = "DELETE FROM event_tags t
     WHERE t.key = k.key AND t.created_at = k.created_at AND t.tie = k.tie
         AND t.seq = k.seq AND t.tag = k.tag AND t.value = k.value";
 
-const INSERT_HIDDEN: &str = "INSERT INTO hidden_links (topic_no, link_seq, event_id)
-    SELECT UNNEST($1::INTEGER[]), UNNEST($2::BIGINT[]), UNNEST($3::BYTEA[])";
+const INSERT_HIDDEN: &str = "INSERT INTO hidden_links (topic_no, created_at, event_id,
+        ingested_at, kind)
+    SELECT UNNEST($1::INTEGER[]), UNNEST($2::BIGINT[]), UNNEST($3::BYTEA[]), UNNEST($4::BIGINT[]),
+        UNNEST($5::INTEGER[])";
 const DELETE_HIDDEN: &str = "DELETE FROM hidden_links h
-    USING (SELECT UNNEST($1::INTEGER[]) AS topic_no, UNNEST($2::BIGINT[]) AS link_seq) AS k
-    WHERE h.topic_no = k.topic_no AND h.link_seq = k.link_seq";
+    USING (SELECT UNNEST($1::INTEGER[]) AS topic_no, UNNEST($2::BIGINT[]) AS created_at,
+        UNNEST($3::BYTEA[]) AS event_id) AS k
+    WHERE h.topic_no = k.topic_no AND h.created_at = k.created_at AND h.event_id = k.event_id";
 
 const INSERT_ENDS: &str = "INSERT INTO expirations (expires_at, seq, event_id)
     SELECT UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::BYTEA[])";
@@ -60,7 +63,6 @@ struct Rows<'a> {
 
 struct LinkRow<'a> {
     record: &'a Record,
-    link: &'a Link,
     topic_no: i32,
 }
 
@@ -98,15 +100,16 @@ impl<'a> Index<'a> {
         let Self { mut new, gone, .. } = self;
         place_keys(bulk.change(DELETE_LINKS, gone.links.len()), &gone.links)
             .bind(gone.links.iter().map(|row| row.record.seq.0));
-        link_keys(bulk.change(DELETE_HIDDEN, gone.hidden.len()), &gone.hidden);
+        hidden_keys(bulk.change(DELETE_HIDDEN, gone.hidden.len()), &gone.hidden);
         bind_tags(bulk.change(DELETE_TAGS, gone.tags.len()), &gone.tags);
         end_keys(bulk.change(DELETE_ENDS, gone.ends.len()), &gone.ends);
         new.links.sort_unstable_by_key(|row| (row.topic_no, row.record.event().created_at()));
         bind_links(bulk.insert(INSERT_LINKS, new.links.len()), &new.links);
         new.tags.sort_unstable_by_key(|tag| tag.key);
         bind_tags(bulk.insert(INSERT_TAGS, new.tags.len()), &new.tags);
-        link_keys(bulk.insert(INSERT_HIDDEN, new.hidden.len()), &new.hidden)
-            .bind(new.hidden.iter().map(|row| *row.record.event().id().as_bytes()));
+        hidden_keys(bulk.insert(INSERT_HIDDEN, new.hidden.len()), &new.hidden)
+            .bind(new.hidden.iter().map(|row| row.record.ingested_at.0))
+            .bind(new.hidden.iter().map(|row| i32::from(row.record.event().kind().0)));
         end_keys(bulk.insert(INSERT_ENDS, new.ends.len()), &new.ends)
             .bind(new.ends.iter().map(|(_, record)| *record.event().id().as_bytes()));
     }
@@ -126,12 +129,16 @@ impl<'a> Rows<'a> {
 
     fn add_link(&mut self, record: &'a Record, link: &'a Link, numbers: &BatchNumbers) {
         let links = if record.is_effective() { &mut self.links } else { &mut self.hidden };
-        links.push(LinkRow { record, link, topic_no: numbers.of(&link.topic) });
+        links.push(LinkRow { record, topic_no: numbers.of(&link.topic) });
     }
 }
 
-fn link_keys<'b>(columns: Columns<'b>, rows: &[LinkRow<'_>]) -> Columns<'b> {
-    columns.bind(rows.iter().map(|row| row.topic_no)).bind(rows.iter().map(|row| row.link.seq.0))
+fn hidden_keys<'b>(columns: Columns<'b>, rows: &[LinkRow<'_>]) -> Columns<'b> {
+    let events = || rows.iter().map(|row| row.record.event());
+    columns
+        .bind(rows.iter().map(|row| row.topic_no))
+        .bind(events().map(|event| event.created_at().0))
+        .bind(events().map(|event| *event.id().as_bytes()))
 }
 
 /// Where a row stands in the order of its topic.

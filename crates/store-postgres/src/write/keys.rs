@@ -91,15 +91,15 @@ fn bind_versions(columns: Columns<'_>, rows: &[(&VersionKey, &Version)]) {
 }
 
 const INSERT_TOMBSTONES: &str = "INSERT INTO deletion_tombstones (target_event_id,
-        pubkey, deletion_event_id, requested_at, applied_at)
+        pubkey, deletion_event_id, requested_at, applied_at, recorded_at)
     SELECT UNNEST($1::BYTEA[]), UNNEST($2::BYTEA[]), UNNEST($3::BYTEA[]), UNNEST($4::BIGINT[]),
-        UNNEST($5::BIGINT[])";
+        UNNEST($5::BIGINT[]), UNNEST($6::BIGINT[])";
 const UPDATE_TOMBSTONES: &str = "UPDATE deletion_tombstones t
     SET deletion_event_id = k.deletion_event_id, requested_at = k.requested_at,
-        applied_at = k.applied_at
+        applied_at = k.applied_at, recorded_at = k.recorded_at
     FROM (SELECT UNNEST($1::BYTEA[]) AS target_event_id, UNNEST($2::BYTEA[]) AS pubkey,
         UNNEST($3::BYTEA[]) AS deletion_event_id, UNNEST($4::BIGINT[]) AS requested_at,
-        UNNEST($5::BIGINT[]) AS applied_at) AS k
+        UNNEST($5::BIGINT[]) AS applied_at, UNNEST($6::BIGINT[]) AS recorded_at) AS k
     WHERE t.target_event_id = k.target_event_id AND t.pubkey = k.pubkey";
 const DELETE_TOMBSTONES: &str = "DELETE FROM deletion_tombstones t
     USING (SELECT UNNEST($1::BYTEA[]) AS target_event_id, UNNEST($2::BYTEA[]) AS pubkey)
@@ -127,5 +127,6 @@ fn bind_tombstones(columns: Columns<'_>, rows: &[(&TombstoneKey, &Tombstone)]) {
     tombstone_keys(columns, rows.iter().map(|(key, _)| *key))
         .bind(rows.iter().map(|(_, row)| *row.deletion_event_id.as_bytes()))
         .bind(rows.iter().map(|(_, row)| row.requested_at.0))
-        .bind(rows.iter().map(|(_, row)| row.applied_at.map(|at| at.0)));
+        .bind(rows.iter().map(|(_, row)| row.applied_at.map(|at| at.0)))
+        .bind(rows.iter().map(|(_, row)| row.recorded_at.0));
 }

@@ -18,14 +18,9 @@ const UPDATE_TOPICS: &str = "UPDATE node_subscriptions s
         UNNEST($7::BIGINT[]) AS created_at, UNNEST($8::BIGINT[]) AS updated_at) AS k
     WHERE s.topic_id = k.topic_id";
 const DELETE_TOPICS: &str = "DELETE FROM node_subscriptions WHERE topic_id = ANY($1)";
-const NEXT_VERSION: &str = "UPDATE feed_meta SET topics_version = topics_version + 1 WHERE TRUE";
 
 pub(super) fn subscriptions(bulk: &mut Bulk, changes: &[Change<TopicId, NodeTopic>]) {
-    if changes.is_empty() {
-        return;
-    }
     let changes = Sorted::new(changes);
-    bulk.change(NEXT_VERSION, 1);
     bulk.change(DELETE_TOPICS, changes.deleted.len())
         .bind(changes.deleted.iter().map(|topic| topic.as_str()));
     bind_topics(bulk.change(UPDATE_TOPICS, changes.updated.len()), &changes.updated);

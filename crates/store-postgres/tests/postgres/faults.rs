@@ -153,7 +153,7 @@ async fn rows_that_are_missing_are_noticed() {
     let unlink = kukuri_core::Act::Unlink {
         topic: rig::topic(),
         events: notes(1, 3).iter().map(|event| event.event().id()).collect(),
-        reason: kukuri_core::UnlinkReason::Capacity,
+        reason: kukuri_core::UnlinkReason::Topic,
     };
     let failed = rig::apply(&store, rig::NOW.into(), vec![unlink]).await;
     assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");

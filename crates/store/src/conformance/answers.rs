@@ -1,10 +1,11 @@
 //! Order, limits, and what goes with an answer.
 
-use kukuri_core::{Act, Admitted, Seq, UnlinkReason};
+use kukuri_core::{Act, Admitted, Seq};
 use kukuri_event::{EventId, Filter};
 
 use super::scene::{
-    NOW, PLENTY, Scene, alice, article, bob, draft, filter, id, ids, note, signed, topic, unlink,
+    NOW, PLENTY, PURGE, Scene, alice, article, bob, draft, filter, id, ids, note, signed, topic,
+    unlink,
 };
 use crate::{Query, QueryError};
 
@@ -71,7 +72,7 @@ pub async fn the_limit_counts_visible_events(scene: Scene) {
     let expiring = signed(&alice(), &expiring);
     let purged = note(6, "a");
     scene.given(&[&visible[0], &visible[1], &old, &new, &gone, &request, &expiring, &purged]).await;
-    let _ = scene.act(unlink('a', &[&purged, &new], UnlinkReason::Retention)).await;
+    let _ = scene.act(unlink('a', &[&purged, &new], PURGE)).await;
     let text = format!(r##"{{"#t":["{}"],"limit":2}}"##, topic('a'));
     let hits = scene.hits_at(NOW.saturating_add(1), vec![filter(&text)]).await;
     let found: Vec<EventId> = hits.iter().map(|hit| hit.id).collect();

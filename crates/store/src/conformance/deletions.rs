@@ -221,6 +221,7 @@ pub async fn a_tombstone_says_when_it_was_applied(scene: Scene) {
     let tombstone = |applied_at| Tombstone {
         deletion_event_id: id(&first),
         requested_at: second(3),
+        recorded_at: UnixMillis::from(NOW),
         applied_at,
     };
     let applied = tombstone(Some(UnixMillis::from(NOW)));

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kukuri_core::{
-    Command, Cursor, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq, TopicId, Usage,
+    Command, Cursor, Cutoffs, Decision, Facts, FeedBounds, FeedRow, NodeTopic, ReadSet, Seq,
+    TopicId, UnixMillis, Usage,
 };
 use kukuri_event::{EventId, UnixSeconds};
 use tokio::sync::watch;
 
-use crate::{Entry, FeedError, Hits, Place, Query, QueryError, Store, StoreError};
+use crate::{
+    Entry, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store, StoreError, Tidied,
+};
 
 /// A store that differs from the one behind it in the methods it names.
 #[async_trait]
@@ -52,6 +55,27 @@ pub trait Double: Send + Sync + 'static {
 
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
         self.behind().linked(topic, events_max).await
+    }
+
+    async fn aged(
+        &self,
+        topic: TopicId,
+        cutoffs: Cutoffs,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.behind().aged(topic, cutoffs, events_max).await
+    }
+
+    async fn oldest(&self, of: Scope, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        self.behind().oldest(of, events_max).await
+    }
+
+    async fn forgettable(&self, before: UnixMillis, max: usize) -> Result<Forgettable, StoreError> {
+        self.behind().forgettable(before, max).await
+    }
+
+    async fn tidy(&self) -> Result<Tidied, StoreError> {
+        self.behind().tidy().await
     }
 
     async fn expired(
@@ -107,6 +131,27 @@ impl<D: Double> Store for D {
 
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
         Double::linked(self, topic, events_max).await
+    }
+
+    async fn aged(
+        &self,
+        topic: TopicId,
+        cutoffs: Cutoffs,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        Double::aged(self, topic, cutoffs, events_max).await
+    }
+
+    async fn oldest(&self, of: Scope, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        Double::oldest(self, of, events_max).await
+    }
+
+    async fn forgettable(&self, before: UnixMillis, max: usize) -> Result<Forgettable, StoreError> {
+        Double::forgettable(self, before, max).await
+    }
+
+    async fn tidy(&self) -> Result<Tidied, StoreError> {
+        Double::tidy(self).await
     }
 
     async fn expired(

@@ -1,9 +1,10 @@
 //! Which events a filter finds. The matcher is the definition; these are its corners, spelt out.
 
-use kukuri_core::{Admitted, UnlinkReason};
+use kukuri_core::Admitted;
 
 use super::scene::{
-    Scene, alice, article, bob, draft, id, ids, note, second, set_topic, signed, topic, unlink,
+    PURGE, Scene, alice, article, bob, draft, id, ids, note, second, set_topic, signed, topic,
+    unlink,
 };
 
 /// Five events that differ in everything a filter can ask for, oldest first.
@@ -125,7 +126,7 @@ pub async fn topics_are_tested_against_links(scene: Scene) {
     scene.carry("b").await;
     let _ = scene.publish(&event).await;
     assert_eq!(scene.visible('b').await, ids(&[&event]));
-    let _ = scene.act(unlink('a', &[&event], UnlinkReason::Retention)).await;
+    let _ = scene.act(unlink('a', &[&event], PURGE)).await;
     let _ = scene.act(set_topic('b', false)).await;
     assert_eq!(scene.visible('a').await, []);
     assert_eq!(scene.visible('b').await, ids(&[&event]), "a disabled topic keeps its links");

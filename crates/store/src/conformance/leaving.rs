@@ -6,16 +6,16 @@ use kukuri_core::{Act, Duplicate, MarkState, Outcome, Reason, Seq, UnlinkReason,
 use kukuri_event::EventId;
 
 use super::scene::{
-    NOW, PLENTY, Scene, alice, article, briefs, delete, draft, id, ids, key, note, signed, topic,
-    unlink, upsert,
+    NOW, PLENTY, PURGE, Scene, alice, article, briefs, delete, draft, id, ids, key, note, removed,
+    signed, topic, unlink, upsert,
 };
 
 pub async fn an_event_leaves_one_topic_and_stays_in_the_other(scene: Scene) {
     scene.carry("ab").await;
     let event = note(1, "ab");
     scene.given(&[&event]).await;
-    let (outcome, rows) = scene.act(unlink('a', &[&event], UnlinkReason::Retention)).await;
-    assert_eq!(outcome, Outcome::Done);
+    let (outcome, rows) = scene.act(unlink('a', &[&event], PURGE)).await;
+    assert_eq!(outcome, removed(&[&event]));
     assert_eq!(rows, [delete(&event, 'a', "b", Reason::Retention)]);
     assert_eq!(scene.visible('a').await, []);
     assert_eq!(scene.visible('b').await, ids(&[&event]));
@@ -28,9 +28,9 @@ pub async fn the_body_goes_with_the_last_link(scene: Scene) {
     scene.carry("ab").await;
     let event = note(1, "ab");
     scene.given(&[&event]).await;
-    let _ = scene.act(unlink('a', &[&event], UnlinkReason::Capacity)).await;
-    let (_, rows) = scene.act(unlink('b', &[&event], UnlinkReason::Capacity)).await;
-    assert_eq!(rows, [delete(&event, 'b', "", Reason::Capacity)]);
+    let _ = scene.act(unlink('a', &[&event], PURGE)).await;
+    let (_, rows) = scene.act(unlink('b', &[&event], PURGE)).await;
+    assert_eq!(rows, [delete(&event, 'b', "", Reason::Retention)]);
     assert_eq!(scene.record(&event).await, None);
     assert_eq!(scene.store().bodies(vec![Seq(1)]).await, Ok(vec![None]));
     assert_eq!(scene.found("{}").await, []);
@@ -39,16 +39,14 @@ pub async fn the_body_goes_with_the_last_link(scene: Scene) {
 
 pub async fn a_purged_event_is_remembered(scene: Scene) {
     scene.carry("a").await;
-    for (nth, reason) in [(1, UnlinkReason::Retention), (2, UnlinkReason::Capacity)] {
-        let event = note(nth, "a");
-        scene.given(&[&event]).await;
-        let remembered = scene.dedupe(&event).await;
-        assert!(remembered.is_some_and(|row| row.seq.is_some()));
-        let _ = scene.act(unlink('a', &[&event], reason)).await;
-        assert_eq!(scene.dedupe(&event).await, remembered, "the id outlives the event");
-        let not_kept = Outcome::Duplicate(Duplicate::NotKept);
-        assert_eq!(scene.publish(&event).await, (not_kept, vec![]));
-    }
+    let event = note(1, "a");
+    scene.given(&[&event]).await;
+    let remembered = scene.dedupe(&event).await;
+    assert!(remembered.is_some_and(|row| row.seq.is_some()));
+    let _ = scene.act(unlink('a', &[&event], PURGE)).await;
+    assert_eq!(scene.dedupe(&event).await, remembered, "the id outlives the event");
+    let not_kept = Outcome::Duplicate(Duplicate::NotKept);
+    assert_eq!(scene.publish(&event).await, (not_kept, vec![]));
     assert_eq!(scene.visible('a').await, []);
 }
 
@@ -69,10 +67,10 @@ pub async fn a_purged_winner_keeps_its_mark(scene: Scene) {
     scene.carry("a").await;
     let [old, winner] = [1, 2].map(|nth| article("x", nth, "a"));
     scene.given(&[&winner]).await;
-    let _ = scene.act(unlink('a', &[&winner], UnlinkReason::Retention)).await;
+    let _ = scene.act(unlink('a', &[&winner], PURGE)).await;
     let version = scene.version(&key(&winner)).await.expect("the key is known");
     let mark = version.mark.expect("the mark stays");
-    assert_eq!((mark.event_id, mark.state), (id(&winner), MarkState::Purged));
+    assert_eq!((mark.event_id, mark.state), (id(&winner), MarkState::Evicted));
     assert_eq!(version.body, None);
     let stale = Outcome::Duplicate(Duplicate::Stale);
     assert_eq!(scene.publish(&old).await, (stale, vec![]));
@@ -100,8 +98,8 @@ pub async fn hidden_events_leave_without_a_row(scene: Scene) {
     let request = signed(&alice(), &draft(5, 4, "a").tag("e", id(&gone)));
     scene.given(&[&old, &new, &gone, &request]).await;
     assert_eq!(scene.usage('a').await.events, 4);
-    let leave = unlink('a', &[&old, &gone], UnlinkReason::Retention);
-    assert_eq!(scene.act(leave).await, (Outcome::Done, vec![]));
+    let leave = unlink('a', &[&old, &gone], PURGE);
+    assert_eq!(scene.act(leave).await, (removed(&[&old, &gone]), vec![]));
     assert_eq!(scene.usage('a').await.events, 2);
     assert_eq!(scene.visible('a').await, ids(&[&request, &new]));
     let version = scene.version(&key(&new)).await.expect("the key is known");
@@ -142,13 +140,14 @@ pub async fn what_is_not_there_cannot_leave(scene: Scene) {
     let unknown = Act::Unlink {
         topic: topic('a'),
         events: vec![EventId::from_bytes([9; 32])],
-        reason: UnlinkReason::Retention,
+        reason: PURGE,
     };
-    let nowhere = unlink('f', &[&event], UnlinkReason::Capacity);
+    let nowhere = unlink('f', &[&event], PURGE);
     let expire = Act::Expire(vec![EventId::from_bytes([9; 32])]);
-    for act in [elsewhere, unknown, nowhere, expire] {
-        assert_eq!(scene.act_at(NOW, act).await, (Outcome::Done, vec![]));
+    for act in [elsewhere, unknown, nowhere] {
+        assert_eq!(scene.act_at(NOW, act).await, (removed(&[]), vec![]));
     }
+    assert_eq!(scene.act_at(NOW, expire).await, (Outcome::Done, vec![]));
     assert_eq!(super::dump(scene.store()).await, before);
 }
 

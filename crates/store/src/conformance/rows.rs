@@ -1,13 +1,13 @@
 //! The feed: gapless, durable, and never a short read.
 
 use kukuri_core::{
-    Act, Cursor, CursorError, Epoch, FeedBounds, FeedRow, Op, Reason, Seq, Source, UnixMillis,
-    UnlinkReason,
+    Act, Cursor, CursorError, Epoch, FeedBounds, FeedRow, Op, Outcome, Reason, Seq, Source,
+    UnixMillis, UnlinkReason,
 };
 
 use super::scene::{
-    NOW, PLENTY, Scene, alice, article, briefs, delete, id, key, note, second, topic, topics,
-    unlink,
+    NOW, PLENTY, PURGE, Scene, alice, article, briefs, delete, id, key, note, second, topic,
+    topics, unlink,
 };
 use crate::FeedError;
 
@@ -78,8 +78,7 @@ pub async fn a_cursor_beyond_the_head_diverges(scene: Scene) {
 
 pub async fn a_cursor_below_the_floor_is_truncated(scene: Scene) {
     let decided = five_rows(&scene).await;
-    let Some(truncate) = &scene.truncate else { return };
-    truncate(Seq(3)).await;
+    assert_eq!(scene.act(Act::Trim(Seq(3))).await, (Outcome::Done, vec![]));
     let FeedBounds { floor, head, .. } = bounds(&scene).await;
     assert_eq!((floor, head), (Seq(3), Seq(5)));
     let truncated = FeedError::Cursor(CursorError::Truncated { floor: Seq(3) });
@@ -88,7 +87,10 @@ pub async fn a_cursor_below_the_floor_is_truncated(scene: Scene) {
     }
     assert_eq!(after(&scene, 3, PLENTY).await.as_deref(), Ok(&decided[3..]));
     // With every row gone the head still stands, and the next row continues it.
-    truncate(Seq(5)).await;
+    assert_eq!(scene.act(Act::Trim(Seq(i64::MAX))).await, (Outcome::Done, vec![]));
+    assert_eq!(bounds(&scene).await.floor, Seq(5), "a feed is not cut beyond its head");
+    assert_eq!(scene.act(Act::Trim(Seq(4))).await, (Outcome::Done, vec![]));
+    assert_eq!(bounds(&scene).await.floor, Seq(5), "a floor does not sink");
     assert_eq!(after(&scene, 5, PLENTY).await, Ok(vec![]));
     let decision = scene.batch(vec![Act::Publish(note(7, "a"))]).await;
     assert_eq!(seqs(&decision.rows), [6]);
@@ -107,7 +109,7 @@ pub async fn deletes_need_no_body(scene: Scene) {
     scene.carry("a").await;
     let event = article("x", 1, "a");
     scene.given(&[&event]).await;
-    let _ = scene.act(unlink('a', &[&event], UnlinkReason::Retention)).await;
+    let _ = scene.act(unlink('a', &[&event], PURGE)).await;
     let rows = after(&scene, 1, PLENTY).await.expect("it is read");
     assert_eq!(briefs(&rows), [delete(&event, 'a', "", Reason::Retention)]);
     let row = &rows[0];

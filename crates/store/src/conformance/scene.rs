@@ -1,20 +1,24 @@
 //! The stage that cases play on: a store, a few authors and topics, and words for what happens.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use kukuri_core::{
-    Act, Admitted, Command, Decision, Dedupe, FeedRow, IngestPolicy, NodeTopic, Op, Outcome,
-    ReadSet, Reason, Record, Tombstone, TombstoneKey, TopicId, UnixMillis, UnlinkReason, Usage,
-    Version, VersionKey,
+    Act, Admitted, Command, Decision, Dedupe, FeedRow, IngestPolicy, NodeState, NodeTopic, Op,
+    Outcome, ReadSet, Reason, Record, Tombstone, TombstoneKey, TopicId, UnixMillis, UnlinkReason,
+    Usage, Version, VersionKey,
 };
 use kukuri_event::{EventId, Filter, UnixSeconds};
 
+use super::Subject;
 use super::signing::{Author, Draft};
-use super::{Subject, Truncate};
 use crate::{Hit, Query, Store};
 
 /// The second at which everything happens unless a case says otherwise.
 pub const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
+
+/// A reason that holds for everything.
+pub const PURGE: UnlinkReason = UnlinkReason::Before(UnixMillis(i64::MAX));
 
 /// More than any case finds or costs.
 pub const PLENTY: usize = 10_000;
@@ -94,6 +98,18 @@ pub fn briefs(rows: &[FeedRow]) -> Vec<Brief> {
     rows.iter().map(brief).collect()
 }
 
+/// What events count for.
+pub fn usage(events: &[&Admitted]) -> Usage {
+    let mut usage = Usage::default();
+    events.iter().for_each(|event| usage.add(event.body().json().len() as u64));
+    usage
+}
+
+/// The outcome of an act by which these events left.
+pub fn removed(events: &[&Admitted]) -> Outcome {
+    Outcome::Removed(usage(events))
+}
+
 /// A filter written as JSON.
 pub fn filter(text: &str) -> Filter {
     Filter::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -114,14 +130,27 @@ pub fn set_topic(digit: char, enabled: bool) -> Act {
     }
 }
 
+/// Carries a topic with a policy.
+pub fn set_policy(digit: char, ingest_policy: IngestPolicy) -> Act {
+    let name = format!("topic {digit}");
+    Act::SetTopic {
+        topic_id: topic(digit),
+        name,
+        enabled: true,
+        pinned: true,
+        wanted: 0,
+        ingest_policy,
+    }
+}
+
 pub struct Scene {
     store: Arc<dyn Store>,
-    pub truncate: Option<Truncate>,
+    _home: Box<dyn Any + Send + Sync>,
 }
 
 impl Scene {
     pub fn new(subject: Subject) -> Self {
-        Self { store: subject.store, truncate: subject.truncate }
+        Self { store: subject.store, _home: subject.home }
     }
 
     pub fn store(&self) -> &dyn Store {
@@ -225,6 +254,10 @@ impl Scene {
         let mut facts = self.facts(needs).await;
         let row = facts.topics.remove(&topic(digit)).flatten();
         (row, facts.usage.remove(&topic(digit)).flatten())
+    }
+
+    pub async fn node(&self) -> NodeState {
+        crate::node_state(self.store()).await.expect("facts are loaded")
     }
 
     async fn facts(&self, needs: ReadSet) -> kukuri_core::Facts {

@@ -92,3 +92,10 @@ pub fn check(text: &str, now: UnixSeconds) -> Result<Checked, Rejection> {
 pub fn admit(text: &str, now: UnixSeconds) -> Result<Admitted, Rejection> {
     check(text, now)?.admit(Verdict::Admit, Source::Ws, None)
 }
+
+/// The same event, come through another door.
+pub fn admit_from(admitted: &Admitted, source: Source) -> Admitted {
+    let now = admitted.event().created_at().saturating_add(1);
+    let checked = check(admitted.body().json(), now).expect("it was admitted before");
+    checked.admit(Verdict::Admit, source, None).expect("the verdict is to admit")
+}

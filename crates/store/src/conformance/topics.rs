@@ -1,24 +1,16 @@
 //! Node-level subscriptions: what is carried, what it holds, and how a topic goes and comes back.
 
 use kukuri_core::{
-    Act, Admitted, IngestPolicy, Keep, NodeTopic, Outcome, Reason, Rejection, UnixMillis,
-    UnlinkReason, Usage,
+    Act, IngestPolicy, Keep, NodeTopic, Outcome, Reason, Rejection, UnixMillis, UnlinkReason, Usage,
 };
 
 use super::scene::{
-    NOW, Scene, alice, delete, draft, ids, note, set_topic, signed, topic, topics, unlink, upsert,
+    NOW, PURGE, Scene, alice, delete, draft, ids, note, removed, set_topic, signed, topic, topics,
+    unlink, upsert, usage,
 };
 
 fn not_handled() -> Outcome {
     Outcome::Refused(Rejection::TopicNotHandled)
-}
-
-fn bytes(events: &[&Admitted]) -> u64 {
-    events.iter().map(|event| event.body().json().len() as u64).sum()
-}
-
-fn usage(events: &[&Admitted]) -> Usage {
-    Usage { events: events.len() as u64, bytes: bytes(events) }
 }
 
 pub async fn a_topic_is_set_with_absolute_values(scene: Scene) {
@@ -28,7 +20,7 @@ pub async fn a_topic_is_set_with_absolute_values(scene: Scene) {
         enabled: false,
         pinned: true,
         wanted,
-        ingest_policy: IngestPolicy { retention_days },
+        ingest_policy: IngestPolicy { retention_days, ..IngestPolicy::default() },
     };
     let row = |name: &str, wanted, retention_days, updated_at| NodeTopic {
         topic_id: topic('a'),
@@ -36,7 +28,7 @@ pub async fn a_topic_is_set_with_absolute_values(scene: Scene) {
         enabled: false,
         pinned: true,
         wanted,
-        ingest_policy: IngestPolicy { retention_days },
+        ingest_policy: IngestPolicy { retention_days, ..IngestPolicy::default() },
         created_at: UnixMillis::from(NOW),
         updated_at: UnixMillis::from(updated_at),
     };
@@ -100,10 +92,10 @@ pub async fn usage_counts_stored_bodies(scene: Scene) {
     let _ = scene.publish(&one).await;
     assert_eq!(scene.usage('a').await, usage(&[&one, &two]));
     assert_eq!(scene.usage('b').await, usage(&[&one]));
-    let _ = scene.act(unlink('a', &[&one], UnlinkReason::Capacity)).await;
+    let _ = scene.act(unlink('a', &[&one], PURGE)).await;
     assert_eq!(scene.usage('a').await, usage(&[&two]));
     assert_eq!(scene.usage('b').await, usage(&[&one]));
-    let _ = scene.act(unlink('b', &[&one], UnlinkReason::Capacity)).await;
+    let _ = scene.act(unlink('b', &[&one], PURGE)).await;
     assert_eq!(scene.usage('b').await, usage(&[]));
 }
 
@@ -124,7 +116,7 @@ pub async fn a_topic_can_be_removed_and_come_back(scene: Scene) {
     let leave = unlink('a', &[&event], UnlinkReason::Topic);
     let remove = Act::RemoveTopic(topic('a'));
     let decision = scene.batch(vec![leave, remove.clone(), remove]).await;
-    assert_eq!(decision.outcomes, [Outcome::Done, Outcome::Done, Outcome::Done]);
+    assert_eq!(decision.outcomes, [removed(&[&event]), Outcome::Done, Outcome::Done]);
     let rows = [delete(&event, 'a', "", Reason::Topic)];
     assert_eq!(super::scene::briefs(&decision.rows), rows);
     let listed = scene.store().topics().await.expect("topics are listed");
@@ -145,7 +137,7 @@ pub async fn longer_retention_moves_an_event_to_longer_keep(scene: Scene) {
         enabled: true,
         pinned: false,
         wanted: 1,
-        ingest_policy: IngestPolicy { retention_days: Some(31) },
+        ingest_policy: IngestPolicy { retention_days: Some(31), ..IngestPolicy::default() },
     };
     let _ = scene.act(longer).await;
     let (short, long) = (note(1, "a"), note(2, "ab"));

@@ -1,9 +1,11 @@
 //! Reading the raw state: for audits, exports and comparisons.
 
-use kukuri_core::{Act, Admitted, ReadSet, TombstoneKey, UnlinkReason};
+use kukuri_core::{Act, Admitted, NodeKey, ReadSet, TombstoneKey};
 use kukuri_event::EventId;
 
-use super::scene::{Scene, alice, article, draft, id, key, note, signed, topic, topics, unlink};
+use super::scene::{
+    PURGE, Scene, alice, article, draft, id, key, note, signed, topic, topics, unlink,
+};
 use super::{dump, dump_in_pages};
 use crate::{Entry, Place};
 
@@ -16,7 +18,7 @@ async fn furnish(scene: &Scene) -> Vec<Admitted> {
     let request = draft(5, 9, "a").tag("e", id(&events[0])).tag("e", id(&absent));
     events.push(signed(&alice(), &request));
     let _ = scene.batch(events.iter().cloned().map(Act::Publish).collect()).await;
-    let _ = scene.act(unlink('b', &[&events[1]], UnlinkReason::Retention)).await;
+    let _ = scene.act(unlink('b', &[&events[1]], PURGE)).await;
     events
 }
 
@@ -30,6 +32,7 @@ pub async fn a_walk_sees_every_table_in_key_order(scene: Scene) {
     assert_eq!(count(|e| matches!(e, Entry::Version(..))), 2);
     assert_eq!(count(|e| matches!(e, Entry::Tombstone(..))), 2);
     assert_eq!(count(|e| matches!(e, Entry::Topic(..))), 3);
+    assert_eq!(count(|e| matches!(e, Entry::Node(_))), 1);
     // 5 notes × 3 topics, 3 articles, 1 request; 1 superseded, 3 deleted, 1 unlinked.
     assert_eq!(count(|e| matches!(e, Entry::Row(_))), 19 + 5);
     for pair in entries.windows(2) {
@@ -45,6 +48,7 @@ fn in_order(one: &Place, two: &Place) -> bool {
         (Place::Versions(one), Place::Versions(two)) => one < two,
         (Place::Tombstones(one), Place::Tombstones(two)) => one < two,
         (Place::Topics(one), Place::Topics(two)) => one < two,
+        (Place::Node(one), Place::Node(two)) => one < two,
         (Place::Feed(one), Place::Feed(two)) => one < two,
         _ => table(one) < table(two),
     }
@@ -57,7 +61,8 @@ fn table(place: &Place) -> usize {
         Place::Versions(_) => 2,
         Place::Tombstones(_) => 3,
         Place::Topics(_) => 4,
-        Place::Feed(_) => 5,
+        Place::Node(_) => 5,
+        Place::Feed(_) => 6,
     }
 }
 
@@ -84,6 +89,7 @@ pub async fn facts_tell_absent_from_present(scene: Scene) {
     other_key.d = "unknown".to_owned();
     needs.versions.extend([key(&events[5]), other_key.clone()]);
     needs.topics.extend(topics("af"));
+    needs.node = Some(NodeKey);
     let facts = scene.store().facts(needs).await.expect("facts are loaded");
     assert_eq!((facts.records.len(), facts.dedupe.len()), (2, 2));
     assert!(facts.records[&id(&events[0])].is_some() && facts.records[&nobody].is_none());
@@ -94,6 +100,7 @@ pub async fn facts_tell_absent_from_present(scene: Scene) {
     assert!(facts.topics[&topic('a')].is_some() && facts.topics[&topic('f')].is_none());
     assert_eq!(facts.usage[&topic('a')], Some(scene.usage('a').await));
     assert_eq!(facts.usage[&topic('f')], None);
+    assert_eq!(facts.node[&NodeKey].as_ref().map(|node| node.usage.events), Some(9));
     let empty = scene.store().facts(ReadSet::default()).await;
     assert_eq!(empty.expect("nothing is loaded"), kukuri_core::Facts::default());
 }

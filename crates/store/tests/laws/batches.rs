@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kukuri_core::{Command, Decision, FeedRow, Outcome};
+use kukuri_core::{Command, Decision, Epoch, FeedBounds, FeedRow, Outcome, Seq};
 use kukuri_store::conformance::dump;
 use kukuri_store::{Entry, Model};
 use kukuri_testkit::generate::{Dice, Seed, World, batches, script};
@@ -14,6 +14,8 @@ const SEQUENCES: u64 = 300;
 const COMMANDS: usize = 40;
 const EVENTS: usize = 24;
 const SPLITS: usize = 4;
+
+const EMPTY: FeedBounds = FeedBounds { epoch: Epoch(0), floor: Seq::ZERO, head: Seq::ZERO };
 
 /// What must not depend on the split.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +62,7 @@ async fn l1_batches_do_not_matter() {
             let split = Run::of(batches(&commands, &mut dice)).await;
             assert_eq!(singly, split, "seed {seed}, sequence {part}: a split");
         }
-        happened.extend(singly.outcomes.iter().map(|outcome| format!("{outcome:?}")));
+        happened.extend(singly.outcomes.iter().map(outcome));
         happened.extend(singly.rows.iter().map(|row| format!("{:?}", row.reason)));
         happened.extend(singly.state.iter().filter_map(state));
     }
@@ -80,6 +82,14 @@ const EVERYTHING: &[&str] = &[
     "Refused(Deleted)",
     "Refused(Expired)",
     "Refused(TopicNotHandled)",
+    "Refused(StorageFull)",
+    "Refused(NodeFull)",
+    "Refused(TopicFull)",
+    "Refused(TopicPaused)",
+    "Refused(NoBackfill)",
+    "Removed",
+    "Held",
+    "HeldElsewhere",
     "None",
     "Some(Nip09)",
     "Some(Expiration)",
@@ -95,12 +105,22 @@ const EVERYTHING: &[&str] = &[
     "mark Some(Deleted)",
     "mark Some(Expired)",
     "mark Some(Purged)",
+    "mark Some(Evicted)",
     "mark None",
 ];
+
+fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Removed(_) => "Removed".to_owned(),
+        Outcome::Held(_) => "Held".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
 
 fn state(entry: &Entry) -> Option<String> {
     match entry {
         Entry::Record(record) => Some(format!("event {:?}", record.state)),
+        Entry::Node(node) => Some(format!("node {:?}", node.allowance.step)),
         Entry::Version(_, version) => Some(format!("mark {:?}", version.mark.map(|m| m.state))),
         _ => None,
     }
@@ -138,7 +158,7 @@ fn blind(commands: &[Command]) -> Vec<Decision> {
     let decide_alone = |command: &Command| {
         let batch = [command.clone()];
         let facts = kukuri_core::Facts::absent(&kukuri_core::needs(&batch));
-        kukuri_core::decide(kukuri_core::View::new(facts), kukuri_core::Seq::ZERO, &batch)
+        kukuri_core::decide(kukuri_core::View::new(facts), EMPTY, &batch)
     };
     commands.iter().map(decide_alone).collect()
 }

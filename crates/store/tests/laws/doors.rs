@@ -58,7 +58,13 @@ async fn a_door_answers_as_the_lane_would() {
                 Known::Unlinked(topics) => {
                     let linked: Vec<_> =
                         decision.rows.into_iter().map(|row| row.topic_id).collect();
-                    assert_eq!((&outcome, &linked), (&Outcome::Accepted, topics), "{context}");
+                    // A topic may be full, or have given it up as too old.
+                    assert!(linked.iter().all(|topic| topics.contains(topic)), "{context}");
+                    let expected = match linked.is_empty() {
+                        true => Outcome::Duplicate(kukuri_core::Duplicate::Known),
+                        false => Outcome::Accepted,
+                    };
+                    assert_eq!(outcome, expected, "{context}");
                 }
                 Known::New => {
                     let repeat = Outcome::Duplicate(kukuri_core::Duplicate::Known);

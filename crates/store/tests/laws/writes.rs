@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use kukuri_core::{Change, Command, Decision, Facts, Seq, View, decide, follow_up, needs};
+use kukuri_core::{Change, Command, Decision, Facts, View, decide, follow_up, needs};
 use kukuri_store::{Model, Store};
 use kukuri_testkit::generate::{Dice, Seed, World, batches, script};
 
@@ -15,7 +15,7 @@ const SEQUENCES: u64 = 100;
 async fn load(model: &Model, batch: &[Command]) -> Facts {
     let load = async |set| model.facts(set).await.expect("the model has facts");
     let mut facts = load(needs(batch)).await;
-    facts.extend(load(follow_up(&facts)).await);
+    facts.extend(load(follow_up(batch, &facts)).await);
     facts
 }
 
@@ -27,9 +27,9 @@ async fn deciding_twice_decides_the_same() {
         let mut dice = seed.part(part).part(0).dice();
         let model = Model::default();
         for batch in batches(&script(&world, &mut dice, 40), &mut dice) {
-            let base = model.bounds().await.expect("the model has bounds").head;
+            let bounds = model.bounds().await.expect("the model has bounds");
             let facts = load(&model, &batch).await;
-            let decide_now = || decide(View::new(facts.clone()), base, &batch);
+            let decide_now = || decide(View::new(facts.clone()), bounds, &batch);
             let first = decide_now();
             assert_eq!(first, decide_now(), "seed {seed}, sequence {part}");
             assert_eq!(first, apply(&model, batch.clone()).await, "seed {seed}, sequence {part}");
@@ -55,6 +55,7 @@ impl Tables {
             Box::new(|dice| write(&mut tables.tombstones, &writes.tombstones, dice)),
             Box::new(|dice| write(&mut tables.topics, &writes.topics, dice)),
             Box::new(|dice| write(&mut tables.usage, &writes.usage, dice)),
+            Box::new(|dice| write(&mut tables.node, &writes.node, dice)),
         ];
         dice.shuffle(&mut steps);
         steps.into_iter().for_each(|step| step(dice));
@@ -102,6 +103,7 @@ fn keep_present(facts: &mut Facts) {
     facts.tombstones.retain(|_, value| value.is_some());
     facts.topics.retain(|_, value| value.is_some());
     facts.usage.retain(|_, value| value.is_some());
+    facts.node.retain(|_, value| value.is_some());
 }
 
 /// The view that panics is what makes every other run here say something about `needs`.
@@ -115,7 +117,8 @@ async fn a_key_that_was_not_loaded_is_never_taken_for_absent() {
     let touched = *facts.records.keys().next().expect("the script publishes something");
     facts.dedupe.remove(&touched);
     facts.records.remove(&touched);
-    let _ = decide(View::new(facts), Seq::ZERO, &commands);
+    let bounds = model.bounds().await.expect("the model has bounds");
+    let _ = decide(View::new(facts), bounds, &commands);
 }
 
 /// Two changes of one key would depend on their order, and the check has to tell.

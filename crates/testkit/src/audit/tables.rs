@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kukuri_core::{
-    Dedupe, FeedRow, MarkState, NodeTopic, Op, Record, Seq, State, Tombstone, TombstoneKey,
-    TopicId, Usage, Version, VersionKey,
+    Dedupe, FeedRow, MarkState, NodeState, NodeTopic, Op, Record, Seq, State, Tombstone,
+    TombstoneKey, TopicId, Usage, Version, VersionKey,
 };
 use kukuri_event::{EventId, Kind};
 use kukuri_store::{Entry, Place};
@@ -16,12 +16,15 @@ pub(super) struct Tables<'a> {
     versions: BTreeMap<&'a VersionKey, &'a Version>,
     tombstones: BTreeMap<TombstoneKey, &'a Tombstone>,
     topics: BTreeMap<&'a TopicId, (&'a NodeTopic, &'a Usage)>,
+    node: Option<&'a NodeState>,
     pub(super) rows: Vec<&'a FeedRow>,
     rows_by_seq: BTreeMap<Seq, &'a FeedRow>,
     /// The stored versions of each key.
     history: BTreeMap<VersionKey, Vec<&'a Record>>,
     /// What the stored events of each topic add up to.
     usage: BTreeMap<&'a TopicId, Usage>,
+    /// What all stored events add up to.
+    bodies: Usage,
     /// Keys that stand in a table more than once.
     twice: Vec<Place>,
 }
@@ -38,6 +41,7 @@ impl<'a> Tables<'a> {
                 Entry::Topic(row, usage) => {
                     tables.topics.insert(&row.topic_id, (row, usage)).is_some()
                 }
+                Entry::Node(node) => tables.node.replace(node).is_some(),
                 Entry::Row(row) => {
                     tables.rows.push(row);
                     tables.rows_by_seq.insert(row.seq, row).is_some()
@@ -54,6 +58,7 @@ impl<'a> Tables<'a> {
     fn add_record(&mut self, record: &'a Record) -> bool {
         let again = self.records.insert(record.event().id(), record).is_some();
         if !again {
+            self.bodies.add(record.bytes());
             for topic in record.topics() {
                 self.usage.entry(topic).or_default().add(record.bytes());
             }
@@ -75,6 +80,10 @@ impl<'a> Tables<'a> {
         for (key, version) in &self.versions {
             let mut fault = |what: &str| faults.push(format!("key {}: {what}", key.to_text()));
             self.check_version(key, version, &mut fault);
+        }
+        let said = self.node.map(|node| node.usage).unwrap_or_default();
+        if said != self.bodies {
+            faults.push(format!("node: holds {:?}, counts {said:?}", self.bodies));
         }
         for (topic, (_, usage)) in &self.topics {
             let counted = self.usage.get(topic).copied().unwrap_or_default();
@@ -104,14 +113,16 @@ impl<'a> Tables<'a> {
     /// An event is stored iff the feed had an upsert of it; its links name the rows that made them.
     fn check_rows(&self, record: &Record, fault: &mut impl FnMut(&str)) {
         let id = record.event().id();
+        // Of what lies below the floor nothing is known.
+        let kept = |seq: Seq| self.rows.first().is_some_and(|row| row.seq <= seq);
         let upsert = |seq| {
             let row = self.rows_by_seq.get(&seq);
             row.filter(|row| row.op == Op::Upsert && row.event_id == id)
         };
-        if upsert(record.seq).is_none() {
+        if kept(record.seq) && upsert(record.seq).is_none() {
             fault("the row of its number is not its upsert");
         }
-        for link in &record.links {
+        for link in record.links.iter().filter(|link| kept(link.seq)) {
             if upsert(link.seq).is_none_or(|row| row.topic_id != link.topic) {
                 fault("the row of a link is not the upsert that made it");
             }

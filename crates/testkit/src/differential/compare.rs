@@ -3,9 +3,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use kukuri_core::{Command, Cursor, Seq, TopicId};
-use kukuri_event::{EventId, UnixSeconds};
-use kukuri_store::{Query, QueryError, Store, StoreError};
+use std::time::Duration;
+
+use kukuri_core::{Command, Cursor, Cutoffs, Seq, TopicId, UnixMillis};
+use kukuri_event::UnixSeconds;
+use kukuri_store::{Query, QueryError, Scope, Store, StoreError, Tidied};
 
 use crate::generate::{Dice, Seed, World, batches, query};
 
@@ -18,9 +20,28 @@ const BODIES_MAX: usize = 12;
 /// How often the candidate is closed and opened between batches.
 const REOPENED_PERCENT: u32 = 2;
 
+/// How often space is given back between batches, which nobody may notice.
+const TIDIED_PERCENT: u32 = 2;
+
 /// A budget so small that a back end may well refuse, and how often it is tried.
 const ROWS_FEW: usize = 5;
 const FEW_PERCENT: u32 = 25;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// So far a clock of the world may have come.
+fn leap(dice: &mut Dice) -> Duration {
+    let days = dice.weigh(&[(0, 40), (8, 20), (31, 20), (182, 20)]);
+    DAY * days + Duration::from_secs(dice.below(20) as u64)
+}
+
+fn cutoffs(dice: &mut Dice) -> Cutoffs {
+    let mut cutoff = || {
+        let cutoff = World::now().saturating_add(leap(dice));
+        dice.chance(80).then_some(cutoff)
+    };
+    Cutoffs { regular: cutoff(), deletion: cutoff(), history: cutoff(), current: cutoff() }
+}
 
 /// Two stores differ.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +81,9 @@ pub async fn differential(
         pair.apply(batch).await?;
         if dice.chance(REOPENED_PERCENT) {
             pair.same("reopenings", &Ok(()), &candidate.reopen().await)?;
+        }
+        if dice.chance(TIDIED_PERCENT) {
+            pair.tidy().await?;
         }
         while dice.chance(ASKED_PERCENT) {
             pair.ask(world, &mut dice).await?;
@@ -106,6 +130,16 @@ impl Pair<'_> {
         self.same("bases", &expected.base, &found.base)
     }
 
+    async fn tidy(&self) -> Result<(), Mismatch> {
+        loop {
+            match self.candidate.tidy().await {
+                Ok(Tidied::More) => {}
+                Ok(Tidied::Done | Tidied::Blocked(_)) => return Ok(()),
+                Err(error) => return Err(self.mismatch("tidying", &Tidied::Done, &error)),
+            }
+        }
+    }
+
     async fn bounds(&self) -> Result<Seq, Mismatch> {
         let expected = self.reference.bounds().await.map(|bounds| (bounds.floor, bounds.head));
         let found = self.candidate.bounds().await.map(|bounds| (bounds.floor, bounds.head));
@@ -116,7 +150,25 @@ impl Pair<'_> {
     /// One random question of one random sort.
     async fn ask(&self, world: &World, dice: &mut Dice) -> Result<(), Mismatch> {
         let (reference, candidate) = (self.reference, self.candidate);
-        match dice.below(10) {
+        match dice.below(13) {
+            10 => {
+                let topic = dice.pick(&world.topics).clone();
+                let cutoffs = cutoffs(dice);
+                self.aged(&topic, &cutoffs, dice.below(6)).await
+            }
+            11 => {
+                let of = match dice.chance(70) {
+                    true => Scope::Topic(dice.pick(&world.topics).clone()),
+                    false => Scope::Node,
+                };
+                let most = dice.below(9);
+                let expected = reference.oldest(of.clone(), most).await;
+                self.same("oldest events", &expected, &candidate.oldest(of, most).await)
+            }
+            12 => {
+                let before = World::now().saturating_add(leap(dice));
+                self.forgettable(before, dice.below(9)).await
+            }
             0 => {
                 let (topic, most) = (dice.pick(&world.topics).clone(), dice.below(6));
                 self.linked(&topic, most).await
@@ -166,25 +218,49 @@ impl Pair<'_> {
         self.same("bodies", &expected, &self.candidate.bodies(events).await)
     }
 
-    /// Stores choose the order, and with it which ones are among the first so many.
     async fn linked(&self, topic: &TopicId, most: usize) -> Result<(), Mismatch> {
-        let sorted = |linked: Result<Vec<EventId>, StoreError>| {
-            linked.map(|mut linked| {
-                linked.sort_unstable();
-                linked
-            })
+        let expected = self.reference.linked(topic.clone(), usize::MAX).await;
+        let found = self.candidate.linked(topic.clone(), most).await;
+        self.some("linked events", expected, found, most)
+    }
+
+    async fn aged(&self, topic: &TopicId, cutoffs: &Cutoffs, most: usize) -> Result<(), Mismatch> {
+        let expected = self.reference.aged(topic.clone(), *cutoffs, usize::MAX).await;
+        let found = self.candidate.aged(topic.clone(), *cutoffs, most).await;
+        self.some("aged events", expected, found, most)
+    }
+
+    async fn forgettable(&self, before: UnixMillis, most: usize) -> Result<(), Mismatch> {
+        let expected = self.reference.forgettable(before, usize::MAX).await;
+        let found = self.candidate.forgettable(before, most).await;
+        let (expected, found) = match (expected, found) {
+            (Ok(expected), Ok(found)) => (expected, found),
+            (expected, found) => return self.same("memories", &expected, &found),
         };
-        let expected = sorted(self.reference.linked(topic.clone(), usize::MAX).await);
-        let found = sorted(self.candidate.linked(topic.clone(), most).await);
-        let part = match (&expected, &found) {
+        self.some("forgettable ids", Ok(expected.events), Ok(found.events), most)?;
+        self.some("forgettable deletions", Ok(expected.tombstones), Ok(found.tombstones), most)
+    }
+
+    /// Stores choose the order, and with it which ones are among the first so many of all.
+    fn some<T: Ord + Copy + Debug>(
+        &self,
+        what: &str,
+        mut all: Result<Vec<T>, StoreError>,
+        mut found: Result<Vec<T>, StoreError>,
+        most: usize,
+    ) -> Result<(), Mismatch> {
+        all.iter_mut().chain(&mut found).for_each(|list| list.sort_unstable());
+        let part = match (&all, &found) {
             (Ok(all), Ok(found)) if most < all.len() => {
-                let known = found.iter().filter(|id| all.contains(id)).copied().collect();
-                self.same("count of linked events", &Ok::<_, StoreError>(most), &Ok(found.len()))?;
+                let mut known: Vec<T> =
+                    found.iter().filter(|one| all.contains(one)).copied().collect();
+                known.dedup();
+                self.same(&format!("count of {what}"), &most, &found.len())?;
                 Ok(known)
             }
-            _ => expected,
+            _ => all,
         };
-        self.same("linked events", &part, &found)
+        self.same(what, &part, &found)
     }
 
     /// Everything that the world has left in the stores.
@@ -193,9 +269,12 @@ impl Pair<'_> {
         self.feed(start, usize::MAX).await?;
         let expected = self.reference.facts(world.keys()).await;
         self.same("facts", &expected, &self.candidate.facts(world.keys()).await)?;
+        let late = World::now().saturating_add(DAY * 1000);
         for topic in &world.topics {
             self.linked(topic, usize::MAX).await?;
+            self.aged(topic, &Cutoffs::all(late), usize::MAX).await?;
         }
+        self.forgettable(late, usize::MAX).await?;
         let expected = self.reference.expired(World::END, usize::MAX).await;
         self.same(
             "expired events",

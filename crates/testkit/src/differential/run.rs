@@ -83,7 +83,8 @@ async fn compare_dumps(
         let (expected, found) = (expected.len().to_string(), found.len().to_string());
         return Err(mismatch("sizes of the raw state", expected, found));
     }
-    let judged = audit(&expected);
+    let floor = model.bounds().await.map_or(kukuri_core::Seq::ZERO, |bounds| bounds.floor);
+    let judged = audit(&expected, floor);
     judged
         .map_err(|fault| mismatch("feed and state", "a state that holds together".into(), fault))?;
     let rows = expected.iter().filter(|entry| matches!(entry, kukuri_store::Entry::Row(_)));

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kukuri_core::{Command, Cursor, Decision, Facts, FeedRow, ReadSet, Seq, TopicId, Usage};
+use kukuri_core::{
+    Command, Cursor, Cutoffs, Decision, Facts, FeedRow, NodeState, ReadSet, Seq, TopicId,
+    UnixMillis, Usage,
+};
 use kukuri_event::{EventId, TagLetter, UnixSeconds, Values};
 use kukuri_store::conformance::double::Double;
-use kukuri_store::{Entry, FeedError, Hits, Model, Place, Query, QueryError, Store, StoreError};
+use kukuri_store::{
+    Entry, FeedError, Forgettable, Hits, Model, Place, Query, QueryError, Scope, Store, StoreError,
+};
 
 /// What the store does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +44,14 @@ pub enum Sabotage {
     ForgetsUsage,
     /// The oldest link is not listed.
     SkipsALink,
+    /// What has aged is listed as long as it is visible.
+    ForgetsHistory,
+    /// Current versions are given up like everything else.
+    GivesUpCurrent,
+    /// What is still stored can be forgotten.
+    ForgetsStored,
+    /// The node's own counters stand still.
+    ForgetsNode,
 }
 
 impl Sabotage {
@@ -57,6 +70,10 @@ impl Sabotage {
         Self::LosesTombstones,
         Self::ForgetsUsage,
         Self::SkipsALink,
+        Self::ForgetsHistory,
+        Self::GivesUpCurrent,
+        Self::ForgetsStored,
+        Self::ForgetsNode,
     ];
 }
 
@@ -126,6 +143,10 @@ impl Double for Sabotaged {
         if self.does(Sabotage::ForgetsUsage) {
             facts.usage.values_mut().flatten().for_each(|usage| *usage = Usage::default());
         }
+        if self.does(Sabotage::ForgetsNode) {
+            let fresh = |node: &mut NodeState| node.usage = Usage::default();
+            facts.node.values_mut().flatten().for_each(fresh);
+        }
         Ok(facts)
     }
 
@@ -174,5 +195,37 @@ impl Double for Sabotaged {
             linked.remove(0);
         }
         Ok(linked)
+    }
+
+    async fn aged(
+        &self,
+        topic: TopicId,
+        mut cutoffs: Cutoffs,
+        events_max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        if self.does(Sabotage::ForgetsHistory) {
+            cutoffs.history = None;
+        }
+        self.model.aged(topic, cutoffs, events_max).await
+    }
+
+    async fn oldest(&self, of: Scope, events_max: usize) -> Result<Vec<EventId>, StoreError> {
+        if !self.does(Sabotage::GivesUpCurrent) {
+            return self.model.oldest(of, events_max).await;
+        }
+        let mut all = self.model.oldest(of, usize::MAX).await?;
+        all.reverse();
+        all.truncate(events_max);
+        Ok(all)
+    }
+
+    async fn forgettable(&self, before: UnixMillis, max: usize) -> Result<Forgettable, StoreError> {
+        let mut found = self.model.forgettable(before, max).await?;
+        if self.does(Sabotage::ForgetsStored) {
+            let stored = self.model.oldest(Scope::Node, max).await?;
+            found.events.extend(stored);
+            found.events.truncate(max);
+        }
+        Ok(found)
     }
 }

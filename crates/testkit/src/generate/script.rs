@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use kukuri_core::{Act, Command, IngestPolicy, Sighting, TopicId, UnixMillis, UnlinkReason};
+use kukuri_core::{Act, Allowance, Command, Sighting, TopicId, UnixMillis, UnlinkReason};
 
-use super::{Dice, World};
+use super::{Dice, World, upkeep};
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 const NAMES: [&str; 5] = ["", "bitcoin", "a\0b", "括り \"'\\", "É\u{301}"];
 
@@ -17,6 +19,11 @@ enum Move {
     RemoveTopic,
     Expire,
     Sightings,
+    Allow,
+    Evict,
+    Forget,
+    Trim,
+    Hold,
 }
 
 const MOVES: &[(Move, u32)] = &[
@@ -27,11 +34,20 @@ const MOVES: &[(Move, u32)] = &[
     (Move::RemoveTopic, 2),
     (Move::Expire, 6),
     (Move::Sightings, 4),
+    (Move::Allow, 2),
+    (Move::Evict, 2),
+    (Move::Forget, 2),
+    (Move::Trim, 1),
+    (Move::Hold, 3),
 ];
+
+/// How often the node's own acts are done under a lease.
+const FENCED_PERCENT: u32 = 15;
 
 /// About `count` commands, after some of the topics are enabled.
 pub fn script(world: &World, dice: &mut Dice, count: usize) -> Vec<Command> {
-    let mut acts = Vec::new();
+    // What the node allows is left from whoever had the store before.
+    let mut acts = vec![Act::Allow(Allowance::STANDARD)];
     for topic in &world.topics {
         if dice.chance(75) {
             acts.push(set_topic(topic, true, dice));
@@ -47,21 +63,40 @@ pub fn script(world: &World, dice: &mut Dice, count: usize) -> Vec<Command> {
                 let enabled = dice.chance(60);
                 acts.push(set_topic(dice.pick(&world.topics), enabled, dice));
             }
-            Move::Unlink => acts.push(unlink(world, dice)),
+            Move::Unlink => acts.push(upkeep::unlink(world, dice)),
             Move::Retire => retire(world, dice, &mut acts),
             Move::RemoveTopic => acts.push(Act::RemoveTopic(dice.pick(&world.topics).clone())),
             Move::Expire => acts.push(expire(world, dice)),
             Move::Sightings => acts.push(sightings(world, dice)),
+            Move::Allow => acts.push(upkeep::allow(dice)),
+            Move::Evict => acts.push(upkeep::evict(world, dice)),
+            Move::Forget => acts.push(upkeep::forget(world, dice)),
+            Move::Trim => acts.push(upkeep::trim(dice)),
+            Move::Hold => acts.push(upkeep::hold(dice)),
+        }
+        let last = acts.last();
+        let own = last.is_some_and(|act| !matches!(act, Act::Publish(_) | Act::Fenced { .. }));
+        if own && dice.chance(FENCED_PERCENT) {
+            acts.pop().into_iter().for_each(|act| acts.push(upkeep::fenced(act, dice)));
         }
     }
     stamp(acts, dice)
 }
 
-/// A clock that mostly creeps, sometimes leaps past expirations, and sometimes goes back.
+/// A clock that mostly creeps, sometimes leaps past expirations, rarely past retentions, and sometimes
+/// goes back.
 fn stamp(acts: Vec<Act>, dice: &mut Dice) -> Vec<Command> {
     let mut at = World::now();
     let stamped = acts.into_iter().map(|act| {
-        at.0 += dice.weigh(&[(0, 30), (1, 20), (700, 40), (5_000, 5), (-1_500, 5)]);
+        at.0 += dice.weigh(&[
+            (0, 30),
+            (1, 20),
+            (700, 40),
+            (5_000, 5),
+            (-1_500, 5),
+            (8 * DAY_MS, 1),
+            (31 * DAY_MS, 1),
+        ]);
         Command { at, act }
     });
     stamped.collect()
@@ -74,19 +109,8 @@ fn set_topic(topic: &TopicId, enabled: bool, dice: &mut Dice) -> Act {
         enabled,
         pinned: dice.chance(50),
         wanted: *dice.pick(&[0, 1, 7, u32::MAX]),
-        ingest_policy: IngestPolicy {
-            retention_days: *dice.pick(&[None, None, Some(7), Some(90)]),
-        },
+        ingest_policy: upkeep::policy(dice),
     }
-}
-
-fn unlink(world: &World, dice: &mut Dice) -> Act {
-    let events = match dice.chance(50) {
-        true => world.ids(),
-        false => dice.some(&world.ids(), 3),
-    };
-    let reasons = [UnlinkReason::Retention, UnlinkReason::Capacity, UnlinkReason::Topic];
-    Act::Unlink { topic: dice.pick(&world.topics).clone(), events, reason: *dice.pick(&reasons) }
 }
 
 /// What an operator does who removes a topic, and perhaps thinks better of it.

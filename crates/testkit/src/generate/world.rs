@@ -2,7 +2,9 @@
 //! events that name each other.
 
 use kukuri_core::admission::{Checked, Verdict};
-use kukuri_core::{Admitted, ReadSet, Source, TombstoneKey, TopicId, UnixMillis, VersionKey};
+use kukuri_core::{
+    Admitted, NodeKey, ReadSet, Source, TombstoneKey, TopicId, UnixMillis, VersionKey,
+};
 use kukuri_event::{EventId, Kind, UnixSeconds};
 use kukuri_store::conformance::signing::{self, Author};
 
@@ -65,6 +67,7 @@ impl World {
     pub fn keys(&self) -> ReadSet {
         let mut keys = ReadSet::default();
         keys.topics.extend(self.topics.iter().cloned());
+        keys.node = Some(NodeKey);
         for event in self.events.iter().map(Checked::event) {
             keys.add_lookup(event);
             if event.kind() == Kind::DELETION {

@@ -1,0 +1,76 @@
+//! Whether there is room for an event. It is asked for right before something is stored, so that the
+//! answer is exact. Deletions always find room: they are how room is made.
+
+use kukuri_event::Kind;
+
+use super::step::Step;
+use crate::{
+    Admitted, Backfill, LadderStep, NodeState, NodeTopic, OnFull, Priority, Rejection, Source,
+    Storage, TopicId,
+};
+
+/// Those of the topics that take a new event now; why none does.
+pub(super) fn for_new(
+    step: &Step,
+    admitted: &Admitted,
+    topics: &[TopicId],
+) -> Result<Vec<TopicId>, Rejection> {
+    if admitted.event().kind() == Kind::DELETION {
+        return Ok(topics.to_vec());
+    }
+    let NodeState { usage, allowance, .. } = step.node();
+    if allowance.storage != Storage::Open {
+        return Err(Rejection::StorageFull);
+    }
+    if allowance.on_full == OnFull::Refuse && !allowance.capacity.has_room(*usage, bytes(admitted))
+    {
+        return Err(Rejection::NodeFull);
+    }
+    for_links(step, admitted, topics)
+}
+
+/// Those of the topics that take an event that may be stored already; why none does.
+pub(super) fn for_links(
+    step: &Step,
+    admitted: &Admitted,
+    topics: &[TopicId],
+) -> Result<Vec<TopicId>, Rejection> {
+    if admitted.event().kind() == Kind::DELETION {
+        return Ok(topics.to_vec());
+    }
+    if step.node().allowance.storage != Storage::Open {
+        return Err(Rejection::StorageFull);
+    }
+    let (mut open, mut refusal) = (Vec::with_capacity(topics.len()), Rejection::TopicNotHandled);
+    for topic in topics.iter().rev() {
+        match in_topic(step, admitted, topic) {
+            Ok(()) => open.insert(0, topic.clone()),
+            Err(why) => refusal = why,
+        }
+    }
+    if open.is_empty() { Err(refusal) } else { Ok(open) }
+}
+
+fn in_topic(step: &Step, admitted: &Admitted, topic: &TopicId) -> Result<(), Rejection> {
+    let ladder = step.node().allowance.step;
+    let row = step.view.topics.get(topic);
+    let Some(NodeTopic { ingest_policy: policy, .. }) = row else {
+        return Err(Rejection::TopicNotHandled);
+    };
+    if policy.priority == Priority::Low && ladder >= LadderStep::NoLowPriority {
+        return Err(Rejection::TopicPaused);
+    }
+    let no_backfill = policy.backfill == Backfill::Off || ladder >= LadderStep::NoBackfill;
+    if admitted.source() == Source::Backfill && no_backfill {
+        return Err(Rejection::NoBackfill);
+    }
+    let usage = step.view.usage.get(topic).copied().unwrap_or_default();
+    if policy.on_full == OnFull::Refuse && !policy.capacity().has_room(usage, bytes(admitted)) {
+        return Err(Rejection::TopicFull);
+    }
+    Ok(())
+}
+
+fn bytes(admitted: &Admitted) -> u64 {
+    admitted.body().json().len() as u64
+}

@@ -1,0 +1,128 @@
+//! The state of the node as a whole: what it holds, what it allows, and who looks after it. It is
+//! one row, so that every process goes by the same.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Capacity, OnFull, Retention, UnixMillis, Usage};
+
+/// The key of the one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeKey;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeState {
+    /// What stored bodies add up to, each counted once, however many topics it has.
+    pub usage: Usage,
+    pub allowance: Allowance,
+    pub leases: Leases,
+}
+
+impl NodeState {
+    /// What a node is before anything was said or stored.
+    pub const FRESH: Self = Self {
+        usage: Usage { events: 0, bytes: 0 },
+        allowance: Allowance::STANDARD,
+        leases: Leases(BTreeMap::new()),
+    };
+}
+
+/// What the node takes in and keeps: its settings, and what it had to give up of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Allowance {
+    pub capacity: Capacity,
+    pub on_full: OnFull,
+    pub retention: Retention,
+    pub step: LadderStep,
+    pub storage: Storage,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self::STANDARD
+    }
+}
+
+impl Allowance {
+    pub const STANDARD: Self = Self {
+        capacity: Capacity { max_events: None, max_bytes: None },
+        on_full: OnFull::Evict,
+        retention: Retention::STANDARD,
+        step: LadderStep::Normal,
+        storage: Storage::Open,
+    };
+
+    /// Whether events may leave for the room they take in the node.
+    pub fn evicts(&self, usage: Usage) -> bool {
+        let over = self.on_full == OnFull::Evict && self.capacity.is_exceeded(usage);
+        over || self.step >= LadderStep::EvictOldest
+    }
+}
+
+/// What a node that is short of room has stopped doing. Each step includes those before it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum LadderStep {
+    #[default]
+    Normal,
+    NoBackfill,
+    NoLowPriority,
+    EvictOldest,
+}
+
+/// Whether the disk has room for more events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Storage {
+    #[default]
+    Open,
+    /// Less is free than the node keeps in reserve for deleting and purging.
+    Full { reserve_bytes: u64 },
+}
+
+/// Work that one instance does for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// The sweep of expired events, retention, capacity and the ladder.
+    Upkeep,
+}
+
+/// An instance of the program, named by a random number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Holder(pub u64);
+
+/// Grows with every change of hands: what an earlier holder still sends is not done.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Fence(pub u64);
+
+/// Who does a task, and until when nobody else may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    pub fence: Fence,
+    /// Nobody, once it was released.
+    pub holder: Option<Holder>,
+    pub until: UnixMillis,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Leases(BTreeMap<Task, Lease>);
+
+impl Leases {
+    pub fn get(&self, task: Task) -> Option<Lease> {
+        self.0.get(&task).copied()
+    }
+
+    pub(crate) fn set(&mut self, task: Task, lease: Lease) {
+        self.0.insert(task, lease);
+    }
+}

@@ -1,0 +1,83 @@
+//! Dropping partitions that hold nothing any more. Each step is one statement that can be repeated, and
+//! the catalog says which one comes next: whoever is cut off between two is finished by the next.
+//!
+//! A partition goes in three steps: it is given up (a month loses its row in `event_months`; rows of the
+//! feed lie below the floor), detached beside readers and writers, and dropped.
+
+use kukuri_core::UnixMillis;
+use kukuri_store::Tidied;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row, raw_sql};
+
+use crate::calendar::Month;
+use crate::error::Fault;
+
+/// The next statement, for what others have begun or the floor has left behind: finish detaching, drop
+/// what is detached, detach what was given up. The last partition of the feed stays, because the next
+/// one begins where it ends.
+const NEXT: &str = r"WITH attached AS (
+        SELECT c.oid, c.relname::TEXT AS name, p.relname::TEXT AS parent, i.inhdetachpending,
+            (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \(''([0-9]+)''\)'))[1]::BIGINT
+                AS ends
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+            JOIN pg_class p ON p.oid = i.inhparent
+        WHERE i.inhparent IN ('events_standard'::REGCLASS, 'events_outbox'::REGCLASS)
+    ), feed AS (
+        SELECT name, ends, max(ends) OVER () AS last FROM attached
+        WHERE parent = 'events_outbox' AND NOT inhdetachpending
+    )
+    SELECT 'ALTER TABLE ' || parent || ' DETACH PARTITION ' || name || ' FINALIZE'
+    FROM attached WHERE inhdetachpending
+    UNION ALL
+    SELECT 'DROP TABLE ' || relname FROM pg_class
+    WHERE relnamespace = 'cn_relay'::REGNAMESPACE AND relkind = 'r' AND NOT relispartition
+        AND (relname ~ '^events_(bc)?[0-9]{4,}_[0-9]{2}$' OR relname ~ '^events_outbox_[0-9]+$')
+    UNION ALL
+    SELECT 'ALTER TABLE events_standard DETACH PARTITION ' || name || ' CONCURRENTLY'
+    FROM attached WHERE parent = 'events_standard' AND NOT inhdetachpending
+        AND substr(name, length('events_') + 1) NOT IN (SELECT month FROM event_months)
+    UNION ALL
+    SELECT 'ALTER TABLE events_outbox DETACH PARTITION ' || name || ' CONCURRENTLY'
+    FROM feed WHERE ends < last AND ends <= (SELECT floor_seq + 1 FROM feed_meta)
+    LIMIT 1";
+
+/// Months are given up only when they are past, so that hardly anything is on its way into them. Whoever
+/// puts an event there all the same changes the counter, and finds it gone or makes it count.
+const GIVE_UP: &str = "DELETE FROM event_months WHERE events = 0 AND month = (
+    SELECT month FROM event_months WHERE events = 0 AND month < $1 ORDER BY month LIMIT 1)";
+
+/// One step. `latest` is when the last event was taken in.
+pub(crate) async fn step(
+    connection: &mut PgConnection,
+    latest: UnixMillis,
+) -> Result<Tidied, Fault> {
+    let next = sqlx::query(NEXT).fetch_optional(&mut *connection).await?;
+    let Some(next) = next else {
+        return give_up(connection, latest).await;
+    };
+    let next: String = next.try_get(0)?;
+    match raw_sql(AssertSqlSafe(next.clone())).execute(connection).await {
+        Ok(_) => Ok(Tidied::More),
+        Err(error) => blocked(&next, error),
+    }
+}
+
+async fn give_up(connection: &mut PgConnection, latest: UnixMillis) -> Result<Tidied, Fault> {
+    if latest < UnixMillis(0) {
+        // Nothing was taken in, or by a clock that says nothing about months.
+        return Ok(Tidied::Done);
+    }
+    let now = Month::of(latest).to_string();
+    let given_up = sqlx::query(GIVE_UP).bind(now).execute(connection).await?;
+    Ok(if given_up.rows_affected() > 0 { Tidied::More } else { Tidied::Done })
+}
+
+/// Somebody who reads is in the way; what was begun is finished later.
+fn blocked(statement: &str, error: sqlx::Error) -> Result<Tidied, Fault> {
+    match &error {
+        sqlx::Error::Database(server) if server.code().as_deref() == Some("55P03") => {
+            Ok(Tidied::Blocked(format!("{statement}: {server}")))
+        }
+        _ => Err(error.into()),
+    }
+}

@@ -1,0 +1,76 @@
+//! What there is one of: the state of the node, the feed's own row, and the counters of months.
+
+use std::collections::BTreeMap;
+
+use kukuri_core::{Change, Decision, Keep, NodeKey, NodeState, Record};
+
+use super::{Bulk, Columns, Sorted};
+use crate::calendar::Month;
+
+const INSERT: &str = "INSERT INTO node_state (events, bytes, allowance, leases)
+    SELECT UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::TEXT[]), UNNEST($4::TEXT[])";
+const UPDATE: &str = "UPDATE node_state n
+    SET events = k.events, bytes = k.bytes, allowance = k.allowance, leases = k.leases
+    FROM (SELECT UNNEST($1::BIGINT[]) AS events, UNNEST($2::BIGINT[]) AS bytes,
+        UNNEST($3::TEXT[]) AS allowance, UNNEST($4::TEXT[]) AS leases) AS k
+    WHERE TRUE";
+
+pub(super) fn state(bulk: &mut Bulk, changes: &[Change<NodeKey, NodeState>]) {
+    let changes = Sorted::new(changes);
+    bind(bulk.change(UPDATE, changes.updated.len()), &changes.updated);
+    bind(bulk.insert(INSERT, changes.inserted.len()), &changes.inserted);
+}
+
+fn bind(columns: Columns<'_>, rows: &[(&NodeKey, &NodeState)]) {
+    let json = |node: &NodeState| {
+        let allowance = serde_json::to_string(&node.allowance).expect("it is plain data");
+        (allowance, serde_json::to_string(&node.leases).expect("they are plain data"))
+    };
+    columns
+        .bind(rows.iter().map(|(_, node)| node.usage.events.cast_signed()))
+        .bind(rows.iter().map(|(_, node)| node.usage.bytes.cast_signed()))
+        .bind(rows.iter().map(|(_, node)| json(node).0))
+        .bind(rows.iter().map(|(_, node)| json(node).1));
+}
+
+const UPDATE_FEED: &str = "UPDATE feed_meta SET
+    topics_version = topics_version + ($1::BIGINT[])[1],
+    floor_seq = GREATEST(floor_seq, ($2::BIGINT[])[1])
+    WHERE TRUE";
+
+/// The feed's row says that subscriptions have changed, and where the feed begins.
+pub(super) fn feed(bulk: &mut Bulk, decision: &Decision) {
+    let topics = i64::from(!decision.writes.topics.is_empty());
+    if topics > 0 || decision.floor.is_some() {
+        let floor = decision.floor.map_or(i64::MIN, |floor| floor.0);
+        bulk.change(UPDATE_FEED, 1).bind([topics].into_iter()).bind([floor].into_iter());
+    }
+}
+
+pub(super) const UPDATE_MONTHS: &str = "UPDATE event_months m SET events = m.events + k.more
+    FROM (SELECT UNNEST($1::TEXT[]) AS month, UNNEST($2::BIGINT[]) AS more) AS k
+    WHERE m.month = k.month";
+
+/// How many events of `keep` 0 come and go in each month.
+#[derive(Default)]
+pub(super) struct Months(BTreeMap<String, i64>);
+
+impl Months {
+    pub fn change(&mut self, before: Option<&Record>, after: Option<&Record>) {
+        self.count(before, -1);
+        self.count(after, 1);
+    }
+
+    fn count(&mut self, record: Option<&Record>, more: i64) {
+        if let Some(record) = record.filter(|record| record.keep == Keep::Standard) {
+            *self.0.entry(Month::of(record.ingested_at).to_string()).or_default() += more;
+        }
+    }
+
+    pub fn write(mut self, bulk: &mut Bulk) {
+        self.0.retain(|_, more| *more != 0);
+        bulk.change(UPDATE_MONTHS, self.0.len())
+            .bind(self.0.keys().map(String::as_str))
+            .bind(self.0.values().copied());
+    }
+}

@@ -1,0 +1,197 @@
+//! Partitions that hold nothing any more are dropped, whoever is in the way and wherever it was cut off.
+
+use kukuri_core::{Act, Admitted, Duplicate, Outcome, Seq, UnixMillis, UnlinkReason};
+use kukuri_store::conformance::dump;
+use kukuri_store::{Store, Tidied};
+use kukuri_store_postgres::{Options, PostgresStore};
+use kukuri_testkit::audit::audit;
+use kukuri_testkit::postgres::Cluster;
+use sqlx::{Connection, PgConnection, raw_sql};
+
+use crate::rig::{self, NOW, OPTIONS, apply, note, notes, publish, publish_at, store_with, topic};
+
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+const SMALL: Options = Options { outbox_partition_rows: 8, ..OPTIONS };
+
+fn later(days: i64) -> UnixMillis {
+    UnixMillis(UnixMillis::from(NOW).0 + days * DAY)
+}
+
+/// One step, or what is in the way.
+async fn tidy(store: &PostgresStore) -> Tidied {
+    store.tidy().await.unwrap()
+}
+
+/// Steps until there is nothing left to do.
+async fn tidy_all(store: &PostgresStore) -> usize {
+    let mut steps = 0;
+    while tidy(store).await == Tidied::More {
+        steps += 1;
+    }
+    assert_eq!(tidy(store).await, Tidied::Done);
+    steps
+}
+
+async fn purge(store: &PostgresStore, events: &[Admitted]) {
+    let events = events.iter().map(|event| event.event().id()).collect();
+    let reason = UnlinkReason::Before(UnixMillis(i64::MAX));
+    let act = Act::Unlink { topic: topic(), events, reason };
+    apply(store, later(70), vec![act]).await.unwrap();
+}
+
+fn partitions(cluster: &Cluster, name: &str, pattern: &str) -> Vec<String> {
+    let sql = format!(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '{pattern}' ORDER BY oid"
+    );
+    cluster.sql(name, &sql).unwrap().lines().map(str::to_owned).collect()
+}
+
+const MONTHS: &str = "^events_[0-9]{4}_[0-9]{2}$";
+
+/// What is stored holds together, and every month counts what it holds.
+async fn sound(cluster: &Cluster, name: &str, store: &PostgresStore) {
+    let floor = store.bounds().await.unwrap().floor;
+    assert_eq!(audit(&dump(store).await, floor), Ok(()));
+    let wrong = "SELECT month FROM cn_relay.event_months m WHERE events <> (
+        SELECT count(*) FROM cn_relay.events e WHERE e.keep = 0
+            AND e.tableoid = ('cn_relay.events_' || m.month)::REGCLASS)";
+    assert_eq!(cluster.sql(name, wrong).unwrap(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_month_is_dropped_when_its_last_event_has_left() {
+    let cluster = rig::cluster();
+    let (store, name) = store_with(&cluster, OPTIONS).await;
+    let old = notes(1, 30);
+    publish(&store, &old).await.unwrap();
+    publish_at(&store, later(70), &[note(2, 1)]).await.unwrap();
+    let before = partitions(&cluster, &name, MONTHS);
+    assert_eq!(before[0], "events_2023_11");
+    // The months between hold nothing, and never will.
+    assert!(tidy_all(&store).await > 0);
+    let kept = partitions(&cluster, &name, MONTHS);
+    assert!(kept.contains(&"events_2023_11".to_owned()), "it holds events: {kept:?}");
+    purge(&store, &old[1..]).await;
+    assert_eq!(tidy_all(&store).await, 0, "one is left");
+    purge(&store, &old[..1]).await;
+    sound(&cluster, &name, &store).await;
+    assert_eq!(tidy_all(&store).await, 3, "given up, detached, dropped");
+    let left = partitions(&cluster, &name, MONTHS);
+    assert!(!left.contains(&"events_2023_11".to_owned()), "{left:?}");
+    assert!(left.contains(&"events_2024_01".to_owned()), "{left:?}");
+    sound(&cluster, &name, &store).await;
+    let again = publish_at(&store, later(70), &old[..1]).await.unwrap();
+    assert_eq!(again, [Outcome::Duplicate(Duplicate::NotKept)]);
+    // A clock that goes back finds a place all the same.
+    assert_eq!(publish(&store, &[note(3, 1)]).await.unwrap(), [Outcome::Accepted]);
+    sound(&cluster, &name, &store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_the_feed_are_dropped_below_the_floor() {
+    let cluster = rig::cluster();
+    let (store, name) = store_with(&cluster, SMALL).await;
+    publish(&store, &notes(1, 40)).await.unwrap();
+    let outbox = || partitions(&cluster, &name, "^events_outbox_[0-9]+$");
+    let before = outbox();
+    apply(&store, later(0), vec![Act::Trim(Seq(20))]).await.unwrap();
+    sound(&cluster, &name, &store).await;
+    tidy_all(&store).await;
+    assert_eq!(outbox(), before[2..], "rows 1 to 16 are gone, those of 17 to 24 are not");
+    sound(&cluster, &name, &store).await;
+    apply(&store, later(0), vec![Act::Trim(Seq(i64::MAX))]).await.unwrap();
+    tidy_all(&store).await;
+    store.close().await;
+    // With every row gone the feed goes on where it was.
+    let store = PostgresStore::open(&cluster.url(&name), SMALL).await.unwrap();
+    assert_eq!(store.bounds().await.unwrap().head, Seq(40));
+    let decision =
+        apply(&store, later(0), notes(2, 30).into_iter().map(Act::Publish).collect()).await;
+    assert_eq!(decision.unwrap().rows[0].seq, Seq(41));
+    sound(&cluster, &name, &store).await;
+}
+
+/// The program ends after any number of steps, and another one finishes.
+#[tokio::test(flavor = "multi_thread")]
+async fn tidying_goes_on_where_it_was_cut_off() {
+    let cluster = rig::cluster();
+    for steps in 0..6 {
+        let (store, name) = store_with(&cluster, SMALL).await;
+        let old = notes(1, 30);
+        publish(&store, &old).await.unwrap();
+        publish_at(&store, later(20), &[note(2, 1)]).await.unwrap();
+        purge(&store, &old).await;
+        apply(&store, later(20), vec![Act::Trim(Seq(17))]).await.unwrap();
+        for _ in 0..steps {
+            assert_eq!(tidy(&store).await, Tidied::More);
+        }
+        sound_mostly(&store).await;
+        store.close().await;
+        let store = PostgresStore::open(&cluster.url(&name), SMALL).await.unwrap();
+        assert_eq!(
+            publish_at(&store, later(20), &[note(2, 2)]).await.unwrap(),
+            [Outcome::Accepted]
+        );
+        tidy_all(&store).await;
+        sound(&cluster, &name, &store).await;
+        let left = partitions(&cluster, &name, MONTHS);
+        assert!(!left.contains(&"events_2023_11".to_owned()), "after {steps}: {left:?}");
+    }
+}
+
+async fn sound_mostly(store: &PostgresStore) {
+    let floor = store.bounds().await.unwrap().floor;
+    assert_eq!(audit(&dump(store).await, floor), Ok(()));
+}
+
+/// Who reads for long is not disturbed, and holds up neither writers nor other readers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_in_the_way_is_waited_for_later() {
+    let cluster = rig::cluster();
+    let (store, name) = store_with(&cluster, OPTIONS).await;
+    let old = notes(1, 5);
+    publish(&store, &old).await.unwrap();
+    publish_at(&store, later(20), &[note(2, 1)]).await.unwrap();
+    purge(&store, &old).await;
+    let mut reader = PgConnection::connect(&cluster.url(&name)).await.unwrap();
+    let read = "BEGIN; SELECT count(*) FROM cn_relay.events";
+    raw_sql(read).execute(&mut reader).await.unwrap();
+    assert_eq!(tidy(&store).await, Tidied::More);
+    assert!(matches!(tidy(&store).await, Tidied::Blocked(_)));
+    assert!(matches!(tidy(&store).await, Tidied::Blocked(_)), "it is not waited for for ever");
+    assert_eq!(publish_at(&store, later(20), &[note(2, 2)]).await.unwrap(), [Outcome::Accepted]);
+    sound_mostly(&store).await;
+    raw_sql("COMMIT").execute(&mut reader).await.unwrap();
+    tidy_all(&store).await;
+    let left = partitions(&cluster, &name, MONTHS);
+    assert!(!left.contains(&"events_2023_11".to_owned()), "{left:?}");
+    sound(&cluster, &name, &store).await;
+}
+
+/// The kinds that statements take for versions are those that the rules take for versions.
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_are_told_by_their_kind() {
+    use kukuri_core::{Cutoffs, IngestPolicy, Retention};
+    let cluster = rig::cluster();
+    let (store, name) = store_with(&cluster, OPTIONS).await;
+    publish(&store, &[note(1, 1)]).await.unwrap();
+    let fill = "INSERT INTO cn_relay.event_topics (created_at, tie, author, seq, ingested_at,
+            topic_no, kind, keep, event_id, pubkey)
+        SELECT created_at, kinds, author, seq, ingested_at, topic_no, kinds, keep,
+            decode(lpad(to_hex(kinds), 64, '0'), 'hex'), pubkey
+        FROM cn_relay.event_topics, generate_series(0, 65535) AS kinds";
+    cluster.sql(&name, fill).unwrap();
+    let aged = async |cutoffs: Cutoffs| store.aged(topic(), cutoffs, usize::MAX).await.unwrap();
+    let none = Cutoffs { regular: None, deletion: None, history: None, current: None };
+    let now = Some(later(0));
+    let current = aged(Cutoffs { current: now, ..none }).await;
+    let versions = (0..=u16::MAX).filter(|kind| {
+        use kukuri_event::{Class, Kind};
+        matches!(Kind(*kind).class(), Class::Replaceable | Class::Addressable)
+    });
+    assert_eq!(current.len(), versions.count());
+    assert_eq!(aged(Cutoffs { deletion: now, ..none }).await.len(), 1);
+    let all = Retention::STANDARD.cutoffs(&IngestPolicy::default(), later(400));
+    assert_eq!(aged(all).await.len(), 65_537 - current.len());
+}

@@ -1,0 +1,54 @@
+//! Giving space back while the store is in use: rows of the feed that nobody can read any more, and
+//! pages that hold nothing.
+
+use kukuri_store::{StoreError, Tidied};
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::desk::bounds;
+use crate::error::OrStore;
+
+/// Rows of the feed that one step deletes: a few milliseconds for whoever waits to write.
+const ROWS_PER_STEP: i64 = 10_000;
+
+/// Pages that one step gives back: 4 MiB.
+const PAGES_PER_STEP: i64 = 1024;
+
+/// So many free pages stay for what is written next.
+const FREE_PAGES_KEPT: i64 = 1024;
+
+/// One step. Each commits by itself, and what one did not do the next one does.
+pub(crate) fn step(conn: &mut Connection) -> Result<Tidied, StoreError> {
+    if cut_feed(conn)? {
+        return Ok(Tidied::More);
+    }
+    let free: i64 = conn.pragma_query_value(None, "freelist_count", |row| row.get(0)).or_store()?;
+    if free <= FREE_PAGES_KEPT {
+        return Ok(Tidied::Done);
+    }
+    let pages = PAGES_PER_STEP.min(free - FREE_PAGES_KEPT);
+    let sql = format!("PRAGMA incremental_vacuum({pages})");
+    let mut vacuum = conn.prepare(&sql).or_store()?;
+    let mut freed = vacuum.query([]).or_store()?;
+    // It frees a page for each row that is asked for.
+    while freed.next().or_store()?.is_some() {}
+    Ok(Tidied::More)
+}
+
+/// Deletes rows that lie below the floor. Says whether there were any.
+fn cut_feed(conn: &mut Connection) -> Result<bool, StoreError> {
+    let first = |conn: &Connection| {
+        let sql = "SELECT min(seq) FROM events_outbox";
+        conn.query_row(sql, [], |row| row.get::<_, Option<i64>>(0)).or_store()
+    };
+    let floor = bounds(conn)?.floor.0;
+    if first(conn)?.is_none_or(|first| first > floor) {
+        return Ok(false);
+    }
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
+    if let Some(first) = first(&tx)? {
+        let last = floor.min(first.saturating_add(ROWS_PER_STEP - 1));
+        tx.execute("DELETE FROM events_outbox WHERE seq <= ?1", [last]).or_store()?;
+    }
+    tx.commit().or_store()?;
+    Ok(true)
+}

@@ -1,0 +1,174 @@
+//! What can leave: events that have aged or are the oldest, and memories. Rows are read in the order of
+//! an index until enough is found; what is wanted of them is said by the rules' own types.
+
+use std::cmp::Reverse;
+
+use kukuri_core::{Cutoffs, FUTURE_SECONDS_BOUND, Shelf, State, TombstoneKey, TopicId, UnixMillis};
+use kukuri_event::{EventId, Kind};
+use kukuri_store::{Forgettable, Scope, StoreError};
+use rusqlite::{Connection, Row, params};
+
+use crate::desk::{Desk, Snapshot};
+use crate::error::{OrStore, corrupt};
+use crate::page::{collect, limit};
+use crate::rows;
+use crate::tail::TailAt;
+
+/// What the order of leaving depends on.
+struct Candidate {
+    id: EventId,
+    created_at: i64,
+    ingested_at: UnixMillis,
+    shelf: Shelf,
+}
+
+const COLUMNS: &str =
+    "events.event_id, events.created_at, events.ingested_at, events.kind, events.state";
+
+/// Reads [`COLUMNS`].
+fn candidate(row: &Row<'_>) -> Result<Candidate, StoreError> {
+    let code: i16 = row.get(4).or_store()?;
+    let state = State::from_code(code).ok_or_else(|| corrupt(format!("state {code}")))?;
+    Ok(Candidate {
+        id: rows::event_id(row, 0)?,
+        created_at: row.get(1).or_store()?,
+        ingested_at: UnixMillis(row.get(2).or_store()?),
+        shelf: Shelf::of_kind(Kind(row.get(3).or_store()?), state),
+    })
+}
+
+/// Reads rows until `max` of them are wanted.
+fn take(
+    conn: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+    max: usize,
+    mut wanted: impl FnMut(&Candidate) -> bool,
+) -> Result<Vec<Candidate>, StoreError> {
+    let mut select = conn.prepare_cached(sql).or_store()?;
+    let mut found = select.query(values).or_store()?;
+    let mut out = Vec::new();
+    while out.len() < max {
+        let Some(row) = found.next().or_store()? else { break };
+        out.extend(Some(candidate(row)?).filter(|candidate| wanted(candidate)));
+    }
+    Ok(out)
+}
+
+/// An event is taken in a day before its `created_at` at the earliest, so that what is younger than
+/// that has not aged.
+pub(crate) fn aged(
+    desk: &mut Desk,
+    topic: &TopicId,
+    cutoffs: &Cutoffs,
+    max: usize,
+) -> Result<Vec<EventId>, StoreError> {
+    let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
+    let (Some(topic_no), Some(latest)) = (numbers.find(&conn, topic)?, cutoffs.latest()) else {
+        return Ok(Vec::new());
+    };
+    let until = latest.seconds().saturating_add(FUTURE_SECONDS_BOUND).0;
+    let has_aged = |candidate: &Candidate| {
+        cutoffs.of(candidate.shelf).is_some_and(|cutoff| candidate.ingested_at <= cutoff)
+    };
+    let mut found = Vec::new();
+    for table in ["event_topics", "hidden_links"] {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM {table} AS links CROSS JOIN events ON events.seq = links.seq
+             WHERE links.topic_no = ?1 AND links.created_at <= ?2 ORDER BY links.created_at"
+        );
+        let left = max - found.len();
+        found.extend(take(&conn, &sql, params![topic_no, until], left, has_aged)?);
+    }
+    let tail = TailAt { segment: &segment, head: bounds.head };
+    let new = tail.collect(|seq, event| {
+        let linked = event.links.iter().any(|(no, _)| *no == topic_no);
+        Vec::from_iter((linked && event.ingested_at <= latest).then_some(seq.0))
+    });
+    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
+    for seq in new {
+        let left = max - found.len();
+        found.extend(take(&conn, &sql, [seq], left, has_aged)?);
+    }
+    Ok(found.into_iter().map(|candidate| candidate.id).collect())
+}
+
+/// Current versions come last, so that they are passed over until there is nothing else.
+pub(crate) fn oldest(desk: &mut Desk, of: &Scope, max: usize) -> Result<Vec<EventId>, StoreError> {
+    let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
+    let Scope::Topic(topic) = of else {
+        let sql = format!("SELECT {COLUMNS} FROM events ORDER BY seq");
+        let found = current_last(&conn, &sql, [], max)?;
+        return Ok(found.into_iter().take(max).map(|candidate| candidate.id).collect());
+    };
+    let Some(topic_no) = numbers.find(&conn, topic)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for table in ["event_topics", "hidden_links"] {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM {table} AS links CROSS JOIN events ON events.seq = links.seq
+             WHERE links.topic_no = ?1 ORDER BY links.created_at, links.event_id DESC"
+        );
+        found.extend(current_last(&conn, &sql, [topic_no], max)?);
+    }
+    let tail = TailAt { segment: &segment, head: bounds.head };
+    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
+    let (mut others, mut last) = (0, i64::MIN);
+    for (created_at, seq) in tail.oldest_in(topic_no) {
+        // Ties are in the order of their numbers here: all of them are looked at.
+        if others >= max && created_at != last {
+            break;
+        }
+        let one = take(&conn, &sql, [seq], 1, |_| true)?;
+        others += one.iter().filter(|candidate| candidate.shelf != Shelf::Current).count();
+        found.extend(one);
+        last = created_at;
+    }
+    found.sort_unstable_by_key(|candidate| {
+        let current = candidate.shelf == Shelf::Current;
+        (current, candidate.created_at, Reverse(candidate.id))
+    });
+    Ok(found.into_iter().take(max).map(|candidate| candidate.id).collect())
+}
+
+/// At least the first `max` rows that are no current versions, and behind them the first that are.
+fn current_last(
+    conn: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+    max: usize,
+) -> Result<Vec<Candidate>, StoreError> {
+    let (mut others, mut current) = (Vec::new(), Vec::new());
+    let mut select = conn.prepare_cached(sql).or_store()?;
+    let mut found = select.query(values).or_store()?;
+    while others.len() < max {
+        let Some(row) = found.next().or_store()? else { break };
+        let candidate = candidate(row)?;
+        if candidate.shelf != Shelf::Current {
+            others.push(candidate);
+        } else if current.len() < max {
+            current.push(candidate);
+        }
+    }
+    others.append(&mut current);
+    Ok(others)
+}
+
+pub(crate) fn forgettable(
+    conn: &Connection,
+    before: UnixMillis,
+    max: usize,
+) -> Result<Forgettable, StoreError> {
+    let events = "SELECT event_id FROM event_dedupe WHERE first_seen_at < ?1
+        AND NOT EXISTS (SELECT 1 FROM events WHERE events.seq = event_dedupe.seq)
+        ORDER BY first_seen_at LIMIT ?2";
+    let tombstones = "SELECT target_event_id, pubkey FROM deletion_tombstones
+        WHERE recorded_at < ?1 ORDER BY recorded_at LIMIT ?2";
+    let values = params![before.0, limit(max)];
+    let key = |row: &Row<'_>| {
+        Ok(TombstoneKey { target: rows::event_id(row, 0)?, pubkey: rows::pubkey(row, 1)? })
+    };
+    Ok(Forgettable {
+        events: collect(conn, events, values, |row| rows::event_id(row, 0))?,
+        tombstones: collect(conn, tombstones, values, key)?,
+    })
+}

@@ -1,0 +1,124 @@
+//! Space goes back to the disk while the store is in use.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use kukuri_core::{
+    Act, Admitted, Command, Decision, Outcome, Seq, TopicId, UnixMillis, UnlinkReason,
+};
+use kukuri_event::UnixSeconds;
+use kukuri_store::conformance::dump;
+use kukuri_store::conformance::signing::{Author, Draft};
+use kukuri_store::{Store, Tidied};
+use kukuri_store_sqlite::{FILE, Options, SqliteStore, Sync};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
+
+/// Large enough that some thousands of them make many pages.
+const CONTENT_BYTES: usize = 8 * 1024;
+
+fn open(directory: &TempDir) -> SqliteStore {
+    let options = Options { sync: Sync::OffForTests, ..Options::standard(1) };
+    SqliteStore::open(directory.path(), options).unwrap()
+}
+
+fn event(nth: u32) -> Admitted {
+    let draft = Draft::new(1, UnixSeconds(NOW.0 - i64::from(nth))).tag("t", TopicId::global());
+    Author::numbered(1).admit(&draft.content("x".repeat(CONTENT_BYTES)), NOW)
+}
+
+async fn apply(store: &SqliteStore, acts: Vec<Act>) -> Decision {
+    let batch: Arc<[Command]> =
+        acts.into_iter().map(|act| Command { at: NOW.into(), act }).collect();
+    store.apply(batch).await.unwrap()
+}
+
+async fn tidy_all(store: &SqliteStore) -> usize {
+    let mut steps = 0;
+    while store.tidy().await.unwrap() == Tidied::More {
+        steps += 1;
+    }
+    steps
+}
+
+fn file_bytes(directory: &TempDir) -> u64 {
+    let conn = Connection::open(directory.path().join(FILE)).unwrap();
+    let moved = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    assert_eq!(moved, Ok(0));
+    std::fs::metadata(directory.path().join(FILE)).unwrap().len()
+}
+
+fn rows(directory: &TempDir) -> i64 {
+    let conn = Connection::open(directory.path().join(FILE)).unwrap();
+    conn.query_row("SELECT count(*) FROM events_outbox", [], |row| row.get(0)).unwrap()
+}
+
+/// Nobody notices but the disk.
+#[tokio::test]
+async fn a_purge_gives_its_space_back() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let events: Vec<Admitted> = (0..2_500).map(event).collect();
+    apply(&store, vec![Act::carry(TopicId::global(), "")]).await;
+    for chunk in events.chunks(500) {
+        apply(&store, chunk.iter().cloned().map(Act::Publish).collect()).await;
+    }
+    let full = file_bytes(&directory);
+    assert!(full > 20 * 1024 * 1024, "{full} bytes");
+    let (topic, reason) = (TopicId::global(), UnlinkReason::Before(UnixMillis(i64::MAX)));
+    let gone = events[100..].iter().map(|event| event.event().id()).collect();
+    apply(&store, vec![Act::Unlink { topic, events: gone, reason }]).await;
+    let before = dump(&store).await;
+    assert!(tidy_all(&store).await > 1, "in steps");
+    assert_eq!(store.tidy().await, Ok(Tidied::Done));
+    let left = file_bytes(&directory);
+    println!("{full} bytes, then {left}");
+    assert!(left < full / 2, "{full} bytes, then {left}");
+    assert_eq!(dump(&store).await, before);
+    let decision = apply(&store, vec![Act::Publish(event(9_999))]).await;
+    assert_eq!(decision.outcomes, [Outcome::Accepted]);
+}
+
+/// The floor rises at once; rows below it are deleted in steps, also by who opens the store next.
+#[tokio::test]
+async fn rows_below_the_floor_are_deleted_in_steps() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let topics: Vec<TopicId> = (0..16).map(topic).collect();
+    let carry = topics.iter().map(|topic| Act::carry(topic.clone(), ""));
+    apply(&store, carry.collect()).await;
+    // Sixteen rows for each event.
+    for nth in 0..800_u32 {
+        let draft = Draft::new(1, UnixSeconds(NOW.0 - i64::from(nth)));
+        let draft = topics.iter().fold(draft, |draft, topic| draft.tag("t", topic));
+        apply(&store, vec![Act::Publish(Author::numbered(1).admit(&draft, NOW))]).await;
+    }
+    assert_eq!(rows(&directory), 12_800);
+    apply(&store, vec![Act::Trim(Seq(12_000))]).await;
+    let (before, bounds) = (dump(&store).await, store.bounds().await.unwrap());
+    assert_eq!((bounds.floor, bounds.head, rows(&directory)), (Seq(12_000), Seq(12_800), 12_800));
+    assert_eq!(store.tidy().await, Ok(Tidied::More));
+    assert_eq!(rows(&directory), 2_800);
+    drop(store);
+    let store = open(&directory);
+    assert_eq!(store.bounds().await, Ok(bounds));
+    assert_eq!(dump(&store).await, before);
+    tidy_all(&store).await;
+    assert_eq!(rows(&directory), 800);
+    assert_eq!(dump(&store).await, before);
+    apply(&store, vec![Act::Trim(Seq(i64::MAX))]).await;
+    tidy_all(&store).await;
+    assert_eq!(rows(&directory), 0);
+    assert_eq!(store.bounds().await.unwrap().head, Seq(12_800));
+}
+
+fn topic(nth: u8) -> TopicId {
+    TopicId::parse(&format!("kukuri:{}", hex(nth).repeat(32))).unwrap()
+}
+
+fn hex(nth: u8) -> String {
+    format!("{nth:02x}")
+}

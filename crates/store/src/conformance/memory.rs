@@ -1,0 +1,155 @@
+//! What is remembered for a time, and who looks after it.
+
+use kukuri_core::{
+    Act, Admitted, Allowance, Duplicate, Fence, Holder, Lease, Outcome, Rejection, Task,
+    TombstoneKey, UnixMillis, Usage,
+};
+use kukuri_event::UnixSeconds;
+
+use super::scene::{
+    NOW, PLENTY, PURGE, Scene, alice, article, draft, id, ids, note, signed, unlink,
+};
+use crate::Forgettable;
+
+const MINUTE_MS: u32 = 60_000;
+
+/// A millisecond so many after everything happens.
+fn after(millis: i64) -> UnixMillis {
+    UnixMillis(UnixMillis::from(NOW).0 + millis)
+}
+
+fn forgotten(count: u64) -> Outcome {
+    Outcome::Removed(Usage { events: count, bytes: 0 })
+}
+
+fn forget(events: &[&Admitted], tombstones: Vec<TombstoneKey>, before: UnixMillis) -> Act {
+    Act::Forget { events: ids(events), tombstones, before }
+}
+
+fn tombstone(target: &Admitted) -> TombstoneKey {
+    TombstoneKey { target: id(target), pubkey: alice().pubkey() }
+}
+
+async fn forgettable(scene: &Scene, before: UnixMillis) -> Forgettable {
+    scene.store().forgettable(before, PLENTY).await.expect("it is listed")
+}
+
+pub async fn ids_are_forgotten_after_their_time(scene: Scene) {
+    scene.carry("a").await;
+    let (event, [stale, winner]) = (note(1, "a"), [2, 3].map(|nth| article("x", nth, "a")));
+    scene.given(&[&event, &winner]).await;
+    assert_eq!(scene.publish(&stale).await.0, Outcome::Duplicate(Duplicate::Stale));
+    let _ = scene.act(unlink('a', &[&event], PURGE)).await;
+    assert_eq!(forgettable(&scene, after(0)).await, Forgettable::default());
+    let mut listed = forgettable(&scene, after(1)).await.events;
+    listed.sort_unstable();
+    let mut expected = ids(&[&event, &stale]);
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
+    let all = [&event, &stale];
+    assert_eq!(scene.act(forget(&all, vec![], after(0))).await, (forgotten(0), vec![]));
+    assert!(scene.dedupe(&event).await.is_some());
+    assert_eq!(scene.act(forget(&all, vec![], after(1))).await, (forgotten(2), vec![]));
+    assert_eq!((scene.dedupe(&event).await, scene.dedupe(&stale).await), (None, None));
+    assert_eq!(forgettable(&scene, after(1)).await, Forgettable::default());
+}
+
+pub async fn what_is_stored_is_not_forgotten(scene: Scene) {
+    scene.carry("a").await;
+    let (event, hidden) = (note(1, "a"), note(2, "a"));
+    let request = signed(&alice(), &draft(5, 3, "a").tag("e", id(&hidden)));
+    scene.given(&[&event, &hidden, &request]).await;
+    let sighting = kukuri_core::Sighting { event_id: id(&event), last_seen_at: after(5), count: 2 };
+    let _ = scene.act(Act::Sightings(vec![sighting])).await;
+    assert_eq!(forgettable(&scene, after(PLENTY as i64)).await.events, []);
+    let act = forget(&[&event, &hidden, &request], vec![], after(PLENTY as i64));
+    assert_eq!(scene.act(act).await, (forgotten(0), vec![]));
+    assert_eq!(scene.dedupe(&event).await.map(|row| row.seen_count), Some(3));
+}
+
+pub async fn deletions_are_forgotten_after_their_time(scene: Scene) {
+    scene.carry("a").await;
+    let (hidden, never) = (note(1, "a"), note(2, "a"));
+    let request = draft(5, 3, "a").tag("e", id(&hidden)).tag("e", id(&never));
+    let request = signed(&alice(), &request);
+    scene.given(&[&hidden, &request]).await;
+    let keys = vec![tombstone(&hidden), tombstone(&never)];
+    assert_eq!(forgettable(&scene, after(0)).await.tombstones, []);
+    let mut listed = forgettable(&scene, after(1)).await.tombstones;
+    listed.sort_unstable();
+    let mut expected = keys.clone();
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
+    assert_eq!(scene.act(forget(&[], keys.clone(), after(0))).await, (forgotten(0), vec![]));
+    assert_eq!(scene.publish(&never).await.0, Outcome::Refused(Rejection::Deleted));
+    assert_eq!(scene.act(forget(&[], keys, after(1))).await, (forgotten(2), vec![]));
+    assert_eq!(scene.tombstone(&hidden, &alice()).await, None);
+    let deleted = Outcome::Refused(Rejection::Deleted);
+    assert_eq!(scene.publish(&hidden).await, (deleted, vec![]), "a deletion stays applied");
+}
+
+pub async fn a_second_request_is_remembered_from_then_on(scene: Scene) {
+    scene.carry("a").await;
+    let target = note(1, "a");
+    let request = |nth| signed(&alice(), &draft(5, nth, "a").tag("e", id(&target)));
+    scene.given(&[&request(2)]).await;
+    let later = UnixSeconds(NOW.0 + 100);
+    let _ = scene.act_at(later, Act::Publish(request(3))).await;
+    let known = scene.tombstone(&target, &alice()).await.expect("it is remembered");
+    assert_eq!(known.recorded_at, UnixMillis::from(later));
+    assert_eq!(known.deletion_event_id, id(&request(2)));
+}
+
+fn hold(holder: u64) -> Act {
+    Act::Hold { task: Task::Upkeep, holder: Holder(holder), lease_ms: MINUTE_MS }
+}
+
+fn held(fence: u64, holder: u64, until: UnixSeconds) -> Outcome {
+    let (fence, holder) = (Fence(fence), Some(Holder(holder)));
+    Outcome::Held(Lease { fence, holder, until: until.into() })
+}
+
+fn seconds(seconds: i64) -> UnixSeconds {
+    NOW.saturating_add(seconds)
+}
+
+pub async fn a_task_is_one_instances(scene: Scene) {
+    assert_eq!(scene.act(hold(1)).await.0, held(1, 1, seconds(60)));
+    assert_eq!(scene.act_at(seconds(59), hold(2)).await.0, Outcome::HeldElsewhere);
+    assert_eq!(scene.act_at(seconds(30), hold(1)).await.0, held(1, 1, seconds(90)));
+    assert_eq!(scene.act_at(seconds(60), hold(2)).await.0, Outcome::HeldElsewhere);
+    let release = |holder| Act::Release { task: Task::Upkeep, holder: Holder(holder) };
+    assert_eq!(scene.act(release(2)).await.0, Outcome::HeldElsewhere);
+    assert_eq!(scene.act(release(1)).await.0, Outcome::Done);
+    assert_eq!(scene.act_at(seconds(61), hold(2)).await.0, held(2, 2, seconds(121)));
+    let lease = scene.node().await.leases.get(Task::Upkeep);
+    assert_eq!(lease.map(|lease| lease.holder), Some(Some(Holder(2))));
+}
+
+pub async fn a_lease_that_ran_out_changes_hands(scene: Scene) {
+    assert_eq!(scene.act(hold(1)).await.0, held(1, 1, seconds(60)));
+    assert_eq!(scene.act_at(seconds(60), hold(2)).await.0, held(2, 2, seconds(120)));
+    assert_eq!(scene.act_at(seconds(61), hold(1)).await.0, Outcome::HeldElsewhere);
+}
+
+pub async fn a_deposed_instance_moves_nothing(scene: Scene) {
+    scene.carry("a").await;
+    let event = note(1, "a");
+    scene.given(&[&event]).await;
+    let fenced = |fence, act| {
+        let act = Box::new(act);
+        Act::Fenced { task: Task::Upkeep, fence: Fence(fence), act }
+    };
+    let purge = || unlink('a', &[&event], PURGE);
+    assert_eq!(scene.act(fenced(0, purge())).await, (Outcome::HeldElsewhere, vec![]));
+    let _ = scene.act(hold(1)).await;
+    let _ = scene.act_at(seconds(60), hold(2)).await;
+    let before = super::dump(scene.store()).await;
+    for act in [purge(), Act::Allow(Allowance::STANDARD), hold(1)] {
+        let late = scene.act_at(seconds(61), fenced(1, act)).await;
+        assert_eq!(late, (Outcome::HeldElsewhere, vec![]));
+    }
+    assert_eq!(super::dump(scene.store()).await, before);
+    let (outcome, rows) = scene.act_at(seconds(200), fenced(2, purge())).await;
+    assert!(outcome.is_ok() && rows.len() == 1, "who took it last may go on until another does");
+}
