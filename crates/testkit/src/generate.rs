@@ -13,5 +13,5 @@ mod world;
 
 pub use dice::{Dice, Seed};
 pub use filter::{group, group_in_topics, query};
-pub use script::{arrivals, batches, script};
+pub use script::{arrivals, batches, script, untrimmed};
 pub use world::World;

@@ -10,7 +10,7 @@ use kukuri_fanout::{Attached, Fanout, FanoutConfig, Mailbox, Subscription};
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Model, Store};
 use kukuri_store_sqlite::SqliteStore;
-use kukuri_testkit::generate::{Dice, Seed, World, group, script};
+use kukuri_testkit::generate::{Dice, Seed, World, group, untrimmed};
 
 use crate::handoff::reach;
 use crate::letterbox::Letterbox;
@@ -172,7 +172,7 @@ async fn replays_follow_the_specification_on_sqlite() {
 async fn compare(store: Arc<dyn Store>, seed: Seed) {
     let (world, mut dice) = (World::new(seed, 0, EVENTS), seed.part(1).dice());
     let stage = Stage::new(store, &RINGS_ROWS).await;
-    let commands = script(&world, &mut dice, COMMANDS);
+    let commands = untrimmed(&world, &mut dice, COMMANDS);
     let batches: Vec<&[Command]> = commands.chunks(COMMANDS_PER_BATCH).collect();
     let mut seen = Seen::default();
     for round in batches.chunks(BATCHES_PER_ROUND) {

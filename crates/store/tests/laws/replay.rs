@@ -1,11 +1,11 @@
 //! L3: folding the feed rows gives the effective view, at every prefix, whatever happens to topics in
 //! between; and all tables agree with each other.
 
-use kukuri_core::{Act, Command, FeedRow, Op, Reason, Seq, TopicId};
+use kukuri_core::{Command, FeedRow, Op, Reason, Seq, TopicId};
 use kukuri_store::conformance::dump;
 use kukuri_store::{Entry, Model, Store};
 use kukuri_testkit::audit::{Fold, audit, effective};
-use kukuri_testkit::generate::{Seed, World, script};
+use kukuri_testkit::generate::{Seed, World, script, untrimmed};
 
 use crate::{apply, set_topic};
 
@@ -63,9 +63,8 @@ async fn follow(commands: &[Command]) -> Result<(), String> {
 
 async fn some_state() -> Vec<Entry> {
     let world = World::new(Seed(3), 0, EVENTS);
-    let mut commands = script(&world, &mut Seed(3).dice(), 60);
     // What is cut away cannot be missed.
-    commands.retain(|command| !matches!(command.act, Act::Trim(_)));
+    let commands = untrimmed(&world, &mut Seed(3).dice(), 60);
     let model = Model::default();
     apply(&model, commands.as_slice().into()).await;
     dump(&model).await

@@ -83,6 +83,21 @@ pub fn script(world: &World, dice: &mut Dice, count: usize) -> Vec<Command> {
     stamp(acts, dice)
 }
 
+/// As [`script`], with the feed left whole: for who reads it from its beginning.
+pub fn untrimmed(world: &World, dice: &mut Dice, count: usize) -> Vec<Command> {
+    let mut commands = script(world, dice, count);
+    commands.retain(|command| !trims(&command.act));
+    commands
+}
+
+fn trims(act: &Act) -> bool {
+    match act {
+        Act::Trim(_) => true,
+        Act::Fenced { act, .. } => trims(act),
+        _ => false,
+    }
+}
+
 /// A clock that mostly creeps, sometimes leaps past expirations, rarely past retentions, and sometimes
 /// goes back.
 fn stamp(acts: Vec<Act>, dice: &mut Dice) -> Vec<Command> {
