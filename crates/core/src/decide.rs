@@ -32,10 +32,7 @@ fn decide_one(step: &mut Step, at: UnixMillis, act: &Act) -> Outcome {
         Act::SetTopic { .. } => topic::set(step, at, act),
         Act::RemoveTopic(topic) => topic::remove(step, topic),
         Act::Unlink { topic, events, reason } => unlink::unlink(step, at, topic, events, *reason),
-        Act::Expire(events) => {
-            expire::expire(step, at, events);
-            Outcome::Done
-        }
+        Act::Expire(events) => expire::expire(step, at, events),
         Act::Sightings(sightings) => {
             known::count(step, sightings);
             Outcome::Done

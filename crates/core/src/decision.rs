@@ -75,7 +75,8 @@ pub enum Outcome {
     Refused(Rejection),
     /// A command of the node itself took effect.
     Done,
-    /// So many links were removed, of events that weigh so much; or so many memories.
+    /// So many links were removed, of events that weigh so much; or so many events were hidden; or so many
+    /// memories are gone.
     Removed(Usage),
     /// The task is the sender's, until then.
     Held(Lease),

@@ -15,9 +15,10 @@ pub use pressure::{Cause, LagLimit, Limits, Load, Pressure, RELEASE_PERCENT, pre
 
 coded!(
     /// What the node has given up. Each step includes those before it.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     Step {
+        #[default]
         None = 0 "none",
         /// History is no longer fetched from other nodes.
         StopBackfill = 1 "stop_backfill",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ladder::Step;
 use crate::{Capacity, OnFull, Retention, UnixMillis, Usage};
 
 /// The key of the one row.
@@ -35,7 +36,7 @@ pub struct Allowance {
     pub capacity: Capacity,
     pub on_full: OnFull,
     pub retention: Retention,
-    pub step: LadderStep,
+    pub step: Step,
     pub storage: Storage,
 }
 
@@ -50,28 +51,15 @@ impl Allowance {
         capacity: Capacity { max_events: None, max_bytes: None },
         on_full: OnFull::Evict,
         retention: Retention::STANDARD,
-        step: LadderStep::Normal,
+        step: Step::None,
         storage: Storage::Open,
     };
 
     /// Whether events may leave for the room they take in the node.
     pub fn evicts(&self, usage: Usage) -> bool {
         let over = self.on_full == OnFull::Evict && self.capacity.is_exceeded(usage);
-        over || self.step >= LadderStep::EvictOldest
+        over || self.step >= Step::EvictOldest
     }
-}
-
-/// What a node that is short of room has stopped doing. Each step includes those before it.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum LadderStep {
-    #[default]
-    Normal,
-    NoBackfill,
-    NoLowPriority,
-    EvictOldest,
 }
 
 /// Whether the disk has room for more events.

@@ -1,7 +1,8 @@
 //! What upkeep looks for next. A plan only says where to look; whether what is found there leaves is
 //! decided in the lane, by the policy of that moment.
 
-use crate::{Cutoffs, LadderStep, NodeState, NodeTopic, OnFull, TopicId, UnixMillis, Usage};
+use crate::ladder::Step;
+use crate::{Cutoffs, NodeState, NodeTopic, OnFull, TopicId, UnixMillis, Usage};
 
 /// How long is kept what is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ fn target(node: &NodeState) -> Usage {
         events: capacity.max_events.unwrap_or(u64::MAX),
         bytes: capacity.max_bytes.unwrap_or(u64::MAX),
     };
-    if node.allowance.step < LadderStep::EvictOldest {
+    if node.allowance.step < Step::EvictOldest {
         return limit;
     }
     let less = |count: u64| count - count.div_ceil(EVICTED_PARTS);

@@ -1,9 +1,9 @@
 //! Policies as they are stored, limits at n and n + 1, and what a plan looks for.
 
+use kukuri_core::ladder::Step;
 use kukuri_core::{
-    Allowance, Backfill, Capacity, Cutoffs, IngestPolicy, Keeping, LadderStep, Look, NodeState,
-    NodeTopic, OnFull, Priority, Retention, Shelf, State, Stats, Storage, TopicId, UnixMillis,
-    Usage, plan,
+    Allowance, Backfill, Capacity, Cutoffs, IngestPolicy, Keeping, Look, NodeState, NodeTopic,
+    OnFull, Priority, Retention, Shelf, State, Stats, Storage, TopicId, UnixMillis, Usage, plan,
 };
 use kukuri_event::Kind;
 
@@ -146,7 +146,7 @@ fn a_plan_brings_the_node_within_its_limits() {
     let to = Usage { events: 1000, bytes: u64::MAX };
     assert_eq!(target(limited, usage(1001)), Some(to));
     assert_eq!(target(Allowance { on_full: OnFull::Refuse, ..limited }, usage(1001)), None);
-    let last = Allowance { step: LadderStep::EvictOldest, ..limited };
+    let last = Allowance { step: Step::EvictOldest, ..limited };
     let to = Usage { events: 495, bytes: 990_000 };
     assert_eq!(target(last, usage(500)), Some(to), "a hundredth at a time");
     assert_eq!(target(last, Usage::default()), None);

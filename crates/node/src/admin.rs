@@ -9,13 +9,17 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use kukuri_core::Storage;
 use kukuri_fanout::Fanout;
 use kukuri_lane::{Health, Lane};
 use kukuri_relay::Relay;
-use kukuri_store::Store;
+use kukuri_store::{Store, node_state};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::timeout;
+
+use crate::upkeep::Upkept;
 
 /// How long a store that is asked whether it is there may take.
 const STORE_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -26,6 +30,7 @@ pub struct Node {
     pub lane: Arc<Lane>,
     pub fanout: Arc<Fanout>,
     pub relay: Arc<Relay>,
+    pub upkept: watch::Receiver<Upkept>,
 }
 
 pub async fn serve(node: Node, listener: TcpListener) -> std::io::Result<()> {
@@ -116,8 +121,34 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
     out.counter("fanout_deliveries", "Events given to subscriptions.", fanout.deliveries);
     out.counter("fanout_overflows", "How often a mailbox was full.", fanout.overflows);
     out.gauge("feed_head", "The last feed row.", *node.store.heads().borrow());
+    upkeep(&mut out, &node).await;
     out.gauge("lane_running", "Whether commits are possible.", u8::from(self::lane(&node).is_ok()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], out.0).into_response()
+}
+
+async fn upkeep(out: &mut Metrics, node: &Node) {
+    let upkept = node.upkept.borrow().clone();
+    out.counter("upkeep_rounds", "Rounds of upkeep.", upkept.rounds);
+    out.counter("upkeep_rounds_failed", "Rounds that ended early.", upkept.rounds_failed);
+    out.counter("upkeep_expired_events", "Events hidden when they expired.", upkept.expired_events);
+    out.counter(
+        "upkeep_removed_links",
+        "Events that left a topic by retention or capacity.",
+        upkept.removed_links,
+    );
+    out.counter("upkeep_forgotten", "Ids and deletions forgotten.", upkept.forgotten);
+    out.gauge("upkeep_holds", "Whether this process does upkeep.", u8::from(upkept.holds));
+    // What cannot be read now is left out, as a gap in the curve.
+    if let Ok(Ok(state)) = timeout(STORE_WAIT_MAX, node_state(&*node.store)).await {
+        out.gauge("store_events", "Stored events.", state.usage.events);
+        out.gauge("store_bytes", "Bytes of stored events.", state.usage.bytes);
+        out.gauge("ladder_step", "What the node has given up.", state.allowance.step.code());
+        let open = state.allowance.storage == Storage::Open;
+        out.gauge("store_open", "Whether the disk has room for events.", u8::from(open));
+    }
+    if let Ok(Ok(bounds)) = timeout(STORE_WAIT_MAX, node.store.bounds()).await {
+        out.gauge("feed_floor", "The last feed row that is no longer kept.", bounds.floor);
+    }
 }
 
 struct Metrics(String);

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kukuri_core::admission::Topicless;
+use kukuri_core::{Capacity, Keeping, OnFull, Retention};
 use kukuri_event::UnixSeconds;
 use kukuri_relay::{Auth, AuthPolicy, RelayLimits};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ pub use settings::example;
 
 use crate::cli::{AuthChoice, TopiclessChoice};
 use crate::open::mask_password;
+use crate::upkeep::UpkeepSettings;
 
 /// Every setting. The file has the same names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -31,7 +33,32 @@ pub struct Config {
     pub auth: AuthSection,
     pub admin: AdminSection,
     pub log: LogSection,
+    pub retention: RetentionSection,
+    pub capacity: CapacitySection,
     pub limits: RelayLimits,
+}
+
+/// How long what is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionSection {
+    pub regular_days: u32,
+    pub history_days: u32,
+    pub deletion_days: u32,
+    pub feed_days: u32,
+}
+
+/// How much is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CapacitySection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_events: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    pub on_full: OnFull,
+    pub soft_percent: u32,
+    pub disk_reserve_mib: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -101,7 +128,46 @@ impl Default for Config {
             auth: AuthSection::default(),
             admin: AdminSection { listen: ([127, 0, 0, 1], 7778).into() },
             log: LogSection::default(),
+            retention: RetentionSection::default(),
+            capacity: CapacitySection::default(),
             limits: RelayLimits::STANDARD,
+        }
+    }
+}
+
+impl Default for RetentionSection {
+    fn default() -> Self {
+        let Retention { regular_days, history_days, deletion_days } = Retention::STANDARD;
+        Self { regular_days, history_days, deletion_days, feed_days: Keeping::STANDARD.feed_days }
+    }
+}
+
+impl Default for CapacitySection {
+    fn default() -> Self {
+        Self {
+            max_events: None,
+            max_bytes: None,
+            on_full: OnFull::Evict,
+            soft_percent: 90,
+            disk_reserve_mib: 256,
+        }
+    }
+}
+
+impl Config {
+    pub fn upkeep(&self) -> UpkeepSettings {
+        let RetentionSection { regular_days, history_days, deletion_days, feed_days } =
+            self.retention;
+        let CapacitySection { max_events, max_bytes, on_full, soft_percent, disk_reserve_mib } =
+            self.capacity;
+        let memory_days = self.limits.events.dedupe_retention_days;
+        UpkeepSettings {
+            retention: Retention { regular_days, history_days, deletion_days },
+            keeping: Keeping { memory_days: memory_days.try_into().unwrap_or(u32::MAX), feed_days },
+            capacity: Capacity { max_events, max_bytes },
+            on_full,
+            soft_percent,
+            disk_reserve_bytes: disk_reserve_mib.saturating_mul(1024 * 1024),
         }
     }
 }

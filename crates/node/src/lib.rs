@@ -21,6 +21,7 @@ mod progress;
 mod run;
 mod signal;
 mod topic;
+pub mod upkeep;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! Opening the store that the command line names. The one place that knows which back ends exist.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub struct Opened {
     pub clock: Clock,
     /// For people: where the store is, without secrets.
     pub place: String,
+    /// The directory of a store that lies on a disk of this machine's.
+    pub directory: Option<PathBuf>,
     /// How many commands an import keeps waiting for the store.
     pub lead_commands: u32,
 }
@@ -164,7 +166,8 @@ pub async fn open(common: &Common) -> anyhow::Result<Opened> {
         Some(wrap) => wrap(store),
         None => store,
     };
-    let opened = Opened { store, clock: clock(common.now), place, lead_commands };
+    let directory = common.database.is_none().then(|| common.data.clone());
+    let opened = Opened { store, clock: clock(common.now), place, directory, lead_commands };
     if is_new(&*opened.store).await? {
         carry_global(&opened).await?;
     }

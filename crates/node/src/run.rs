@@ -18,10 +18,12 @@ use crate::config::{Config, Layers};
 use crate::exit::Exit;
 use crate::open::{Opened, open};
 use crate::signal::{Interrupts, Reloads};
+use crate::upkeep::{Disk, Keeper};
 use crate::{admin, log};
 
 /// How long connections may take to end, then what is queued, then the files: ten seconds in all.
-const CLOSE_WAIT_MAX: Duration = Duration::from_secs(3);
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(5);
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Files that are open besides connections.
@@ -42,12 +44,16 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         Fanout::start(Arc::clone(&store), Arc::clone(&opened.clock), FanoutConfig::STANDARD);
     let fanout = Arc::new(fanout.await.context("cannot read the feed")?);
     let relay = relay(&opened, &lane, &fanout, &config, relay_address).await?;
+    let keeper = keeper(&opened, &lane, &config);
+    let holder = keeper.holder();
     let node = admin::Node {
         store,
         lane: Arc::clone(&lane),
         fanout: Arc::clone(&fanout),
         relay: Arc::clone(&relay),
+        upkept: keeper.upkept(),
     };
+    let mut keeping = tokio::spawn(keeper.run());
     let mut serving = tokio::spawn(serve(Arc::clone(&relay), relay_listener));
     let mut administering = tokio::spawn(admin::serve(node, admin_listener));
     banner(&opened, relay_address, admin_address).await?;
@@ -57,11 +63,14 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         _ = &mut serving => Err(anyhow::anyhow!("the relay ended; start the node again")),
         _ = &mut administering => Err(anyhow::anyhow!("the admin listener ended; start the node again")),
         () = fanout.ended() => Err(anyhow::anyhow!("live delivery ended; start the node again")),
+        _ = &mut keeping => Err(anyhow::anyhow!("upkeep ended; start the node again")),
         () = relay.ended() => Err(anyhow::anyhow!("the relay follows its topics no longer; start the node again")),
     };
     let finish = async {
         let _ = timeout(CLOSE_WAIT_MAX, relay.close()).await;
         serving.abort();
+        keeping.abort();
+        let _ = timeout(RELEASE_WAIT_MAX, Keeper::release(&lane, holder)).await;
         lane.drain(DRAIN_WAIT_MAX).await
     };
     tokio::select! {
@@ -78,6 +87,12 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let exit = ended.map(|()| Exit::Done);
     exit.as_ref().unwrap_or(&Exit::Failed).leave_after(LEAVE_WAIT_MAX);
     exit
+}
+
+fn keeper(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Keeper {
+    let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
+    let disk = opened.directory.as_deref().map(Disk::of);
+    Keeper::new(store, Arc::clone(lane), clock, config.upkeep(), disk)
 }
 
 /// Every connection is a file: as many as the system lets this process have.

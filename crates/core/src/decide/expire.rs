@@ -3,9 +3,10 @@
 use kukuri_event::EventId;
 
 use super::step::{Cause, Step};
-use crate::{MarkState, Reason, State, UnixMillis, VersionKey};
+use crate::{MarkState, Outcome, Reason, State, UnixMillis, Usage, VersionKey};
 
-pub(super) fn expire(step: &mut Step, at: UnixMillis, events: &[EventId]) {
+pub(super) fn expire(step: &mut Step, at: UnixMillis, events: &[EventId]) -> Outcome {
+    let mut hidden = Usage::default();
     for id in events {
         let Some(record) = step.view.records.get(id) else {
             continue;
@@ -14,10 +15,12 @@ pub(super) fn expire(step: &mut Step, at: UnixMillis, events: &[EventId]) {
         if !due || !record.is_effective() {
             continue;
         }
+        hidden.add(record.bytes());
         let key = VersionKey::of(record.event());
         step.hide(id, State::Expired, Reason::Expiration, Cause::node(at));
         if let Some(key) = key {
             step.retire_mark(&key, id, MarkState::Expired);
         }
     }
+    Outcome::Removed(hidden)
 }

@@ -4,9 +4,9 @@
 use kukuri_event::Kind;
 
 use super::step::Step;
+use crate::ladder;
 use crate::{
-    Admitted, Backfill, LadderStep, NodeState, NodeTopic, OnFull, Priority, Rejection, Source,
-    Storage, TopicId,
+    Admitted, Backfill, NodeState, NodeTopic, OnFull, Priority, Rejection, Source, Storage, TopicId,
 };
 
 /// Those of the topics that take a new event now; why none does.
@@ -52,15 +52,15 @@ pub(super) fn for_links(
 }
 
 fn in_topic(step: &Step, admitted: &Admitted, topic: &TopicId) -> Result<(), Rejection> {
-    let ladder = step.node().allowance.step;
+    let given_up = step.node().allowance.step;
     let row = step.view.topics.get(topic);
     let Some(NodeTopic { ingest_policy: policy, .. }) = row else {
         return Err(Rejection::TopicNotHandled);
     };
-    if policy.priority == Priority::Low && ladder >= LadderStep::NoLowPriority {
+    if policy.priority == Priority::Low && given_up >= ladder::Step::StopLowPriority {
         return Err(Rejection::TopicPaused);
     }
-    let no_backfill = policy.backfill == Backfill::Off || ladder >= LadderStep::NoBackfill;
+    let no_backfill = policy.backfill == Backfill::Off || given_up >= ladder::Step::StopBackfill;
     if admitted.source() == Source::Backfill && no_backfill {
         return Err(Rejection::NoBackfill);
     }

@@ -53,6 +53,9 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             )
         },
     )?;
+    that("capacity.soft_percent", (1..=100).contains(&config.capacity.soft_percent), || {
+        "expected a percentage from 1 to 100".to_owned()
+    })?;
     let at_least_one = [
         ("limits.filters_max", limits.filters_max),
         ("limits.filter_values_max", limits.filter_values_max),

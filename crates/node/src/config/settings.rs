@@ -157,6 +157,35 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting("log.level", "How much is logged: \"error\", \"warn\", \"info\" or \"debug\"."),
     setting("log.format", "\"text\", or \"json\": one object per line."),
+    setting(
+        "retention.regular_days",
+        "How long events are kept from when they were taken in, where their topic does not say otherwise.",
+    ),
+    setting(
+        "retention.history_days",
+        "How long versions are kept that newer ones have replaced. Current versions stay.",
+    ),
+    setting("retention.deletion_days", "How long requests for deletion (kind 5) are kept."),
+    setting(
+        "retention.feed_days",
+        "How long the feed is kept; who is further behind has to begin anew.",
+    ),
+    setting("capacity.max_events", "How many events the node keeps; any number without it.")
+        .such_as("10000000"),
+    setting("capacity.max_bytes", "How many bytes its events may have together.")
+        .such_as("10000000000"),
+    setting(
+        "capacity.on_full",
+        "What happens then: \"evict\": the oldest leave, or \"refuse\": new ones are refused.",
+    ),
+    setting(
+        "capacity.soft_percent",
+        "From this part of them on, the node gives up backfill, then topics of low priority, then the oldest events.",
+    ),
+    setting(
+        "capacity.disk_reserve_mib",
+        "With less than this free on the disk, nothing is taken in; deleting and purging go on. For SQLite.",
+    ),
     setting("limits.message_bytes_max", "A message of a client."),
     setting("limits.filters_max", "Filters of one REQ or COUNT."),
     setting(

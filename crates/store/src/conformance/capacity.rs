@@ -1,8 +1,9 @@
 //! How much is kept: limits of topics and of the node, and what a node that is short of room does.
 
+use kukuri_core::ladder::Step;
 use kukuri_core::{
-    Act, Admitted, Allowance, Backfill, Capacity, Duplicate, IngestPolicy, LadderStep, MarkState,
-    OnFull, Outcome, Priority, Reason, Rejection, Source, Storage, UnixMillis, UnlinkReason, Usage,
+    Act, Admitted, Allowance, Backfill, Capacity, Duplicate, IngestPolicy, MarkState, OnFull,
+    Outcome, Priority, Reason, Rejection, Source, Storage, UnixMillis, UnlinkReason, Usage,
 };
 
 use super::scene::{
@@ -156,11 +157,11 @@ pub async fn the_last_step_of_the_ladder_evicts(scene: Scene) {
     scene.given(&made.iter().collect::<Vec<_>>()).await;
     let events = ids(&made.iter().collect::<Vec<_>>());
     let evict = || Act::Evict { events: events.clone(), to: Usage { events: 2, bytes: u64::MAX } };
-    for step in [LadderStep::Normal, LadderStep::NoBackfill, LadderStep::NoLowPriority] {
+    for step in [Step::None, Step::StopBackfill, Step::StopLowPriority] {
         let _ = scene.act(allow(Allowance { step, ..Allowance::STANDARD })).await;
         assert_eq!(scene.act(evict()).await, (removed(&[]), vec![]), "{step:?}");
     }
-    let step = LadderStep::EvictOldest;
+    let step = Step::EvictOldest;
     let _ = scene.act(allow(Allowance { step, ..Allowance::STANDARD })).await;
     assert_eq!(scene.act(evict()).await.0, removed(&[&made[0], &made[1]]));
     assert_eq!(scene.act(evict()).await, (removed(&[]), vec![]), "no more than to the mark");
@@ -206,16 +207,16 @@ pub async fn topics_of_low_priority_are_paused_first(scene: Scene) {
     let _ = scene.act(set_policy('a', low)).await;
     let [one, two, three] = [1, 2, 3].map(|nth| note(nth, "a"));
     let at = |step| allow(Allowance { step, ..Allowance::STANDARD });
-    let _ = scene.act(at(LadderStep::NoBackfill)).await;
+    let _ = scene.act(at(Step::StopBackfill)).await;
     scene.given(&[&one]).await;
-    let _ = scene.act(at(LadderStep::NoLowPriority)).await;
+    let _ = scene.act(at(Step::StopLowPriority)).await;
     assert_eq!(scene.publish(&two).await, refused(Rejection::TopicPaused));
     let both = note(4, "ab");
     let elsewhere = (Outcome::Accepted, vec![upsert(&both, 'b', "")]);
     assert_eq!(scene.publish(&both).await, elsewhere);
     let request = signed(&alice(), &draft(5, 5, "a").tag("e", one.event().id()));
     scene.given(&[&request]).await;
-    let _ = scene.act(at(LadderStep::Normal)).await;
+    let _ = scene.act(at(Step::None)).await;
     scene.given(&[&two, &three]).await;
 }
 
@@ -226,7 +227,7 @@ pub async fn backfill_is_stopped_first_of_all(scene: Scene) {
     let filled = |nth, digits| admit_from(&note(nth, digits), Source::Backfill);
     scene.given(&[&filled(1, "a"), &note(2, "b")]).await;
     assert_eq!(scene.publish(&filled(3, "b")).await, refused(Rejection::NoBackfill));
-    let step = LadderStep::NoBackfill;
+    let step = Step::StopBackfill;
     let _ = scene.act(allow(Allowance { step, ..Allowance::STANDARD })).await;
     assert_eq!(scene.publish(&filled(4, "a")).await, refused(Rejection::NoBackfill));
     scene.given(&[&note(4, "a")]).await;

@@ -1,8 +1,9 @@
 //! Random acts of the node itself: limits, retention, memory, the floor of the feed, leases.
 
+use kukuri_core::ladder::Step;
 use kukuri_core::{
-    Act, Allowance, Backfill, Capacity, Fence, Holder, IngestPolicy, LadderStep, OnFull, Priority,
-    Retention, Seq, Storage, Task, UnixMillis, UnlinkReason, Usage,
+    Act, Allowance, Backfill, Capacity, Fence, Holder, IngestPolicy, OnFull, Priority, Retention,
+    Seq, Storage, Task, UnixMillis, UnlinkReason, Usage,
 };
 
 use super::{Dice, World};
@@ -29,10 +30,10 @@ fn capacity(dice: &mut Dice) -> Capacity {
 
 pub(super) fn allow(dice: &mut Dice) -> Act {
     let steps = [
-        (LadderStep::Normal, 60),
-        (LadderStep::NoBackfill, 15),
-        (LadderStep::NoLowPriority, 15),
-        (LadderStep::EvictOldest, 10),
+        (Step::None, 60),
+        (Step::StopBackfill, 15),
+        (Step::StopLowPriority, 15),
+        (Step::EvictOldest, 10),
     ];
     let retention = Retention { regular_days: 3, history_days: 1, deletion_days: 20 };
     Act::Allow(Allowance {

@@ -1,0 +1,283 @@
+//! Upkeep of a running node: what has expired or aged leaves, what is over its limit makes room, and the
+//! ladder follows the pressure. One instance does it for all, under a lease in the store; what it sends
+//! is fenced, so that whoever has lost the lease changes nothing more.
+
+mod space;
+mod sweep;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kukuri_core::ladder::{
+    Dwell, Ladder, LagLimit, Limits, Load, Move, Pressure, Standing, pressure,
+};
+use kukuri_core::{
+    Act, Allowance, Capacity, Fence, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull,
+    Outcome, Retention, Stats, Storage, Task, UnixMillis, Usage, plan,
+};
+use kukuri_lane::{Lane, LaneError};
+use kukuri_store::{Clock, Store, StoreError, Tidied, node_state};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+pub use space::Disk;
+pub use sweep::{CHUNK_EVENTS_MAX, Pace, Sweep, SweepError, Target};
+
+/// How often expired events are looked for, and pressure is felt.
+const ROUND_INTERVAL: Duration = Duration::from_secs(5);
+/// How often what has aged is looked for, in every topic.
+const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
+/// How long nobody else does upkeep after the last word of who does.
+const LEASE_MS: u32 = 30_000;
+const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
+/// How much space is given back between two rounds, in steps of the store.
+const TIDY_STEPS_MAX: usize = 64;
+
+/// What the operator wants of storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpkeepSettings {
+    pub retention: Retention,
+    pub keeping: Keeping,
+    pub capacity: Capacity,
+    pub on_full: OnFull,
+    /// From this part of the capacity on the node is under pressure.
+    pub soft_percent: u32,
+    /// With less than this free on the disk, nothing is taken in.
+    pub disk_reserve_bytes: u64,
+}
+
+/// What upkeep has done so far in this process, and where it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upkept {
+    pub rounds: u64,
+    pub rounds_failed: u64,
+    pub expired_events: u64,
+    pub removed_links: u64,
+    pub forgotten: u64,
+    /// Whether this process does it.
+    pub holds: bool,
+    pub last_move: Option<Move>,
+}
+
+/// Does upkeep, round by round.
+pub struct Keeper {
+    store: Arc<dyn Store>,
+    lane: Arc<Lane>,
+    clock: Clock,
+    settings: UpkeepSettings,
+    disk: Option<Disk>,
+    holder: Holder,
+    held: Option<Lease>,
+    ladder: Option<Ladder>,
+    full_round_at: Option<UnixMillis>,
+    upkept: watch::Sender<Upkept>,
+}
+
+/// Why a round ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum UpkeepError {
+    #[error("the store cannot be read: {0}")]
+    Store(#[from] StoreError),
+    #[error("the lane does not answer: {0}")]
+    Lane(#[from] LaneError),
+}
+
+impl From<SweepError> for UpkeepError {
+    fn from(error: SweepError) -> Self {
+        match error {
+            SweepError::Store(error) => Self::Store(error),
+            SweepError::Lane(error) => Self::Lane(error),
+        }
+    }
+}
+
+impl Keeper {
+    /// `disk` is where the store is, if that is a disk of this machine's that it shares.
+    pub fn new(
+        store: Arc<dyn Store>,
+        lane: Arc<Lane>,
+        clock: Clock,
+        settings: UpkeepSettings,
+        disk: Option<Disk>,
+    ) -> Self {
+        Self {
+            store,
+            lane,
+            clock,
+            settings,
+            disk,
+            holder: Holder(rand::random()),
+            held: None,
+            ladder: None,
+            full_round_at: None,
+            upkept: watch::Sender::new(Upkept::default()),
+        }
+    }
+
+    pub fn upkept(&self) -> watch::Receiver<Upkept> {
+        self.upkept.subscribe()
+    }
+
+    /// Never ends by itself: what fails is tried again in the next round.
+    pub async fn run(mut self) {
+        let mut rounds = interval(ROUND_INTERVAL);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            rounds.tick().await;
+            let ended = self.round().await;
+            self.upkept.send_modify(|upkept| {
+                upkept.rounds += 1;
+                upkept.rounds_failed += u64::from(ended.is_err());
+            });
+            if let Err(error) = ended {
+                tracing::warn!(%error, "upkeep waits for its next round");
+            }
+        }
+    }
+
+    /// One round, unless another instance does them.
+    pub async fn round(&mut self) -> Result<(), UpkeepError> {
+        let held = self.hold().await?;
+        self.upkept.send_modify(|upkept| upkept.holds = held.is_some());
+        let Some(lease) = held else {
+            self.ladder = None;
+            return Ok(());
+        };
+        self.feel(lease.fence).await?;
+        let now = (self.clock)();
+        let full = self.full_round_at.is_none_or(|last| last.until(now) >= FULL_ROUND_INTERVAL);
+        if full || self.full_round_at.is_some_and(|last| last > now) {
+            self.full_round_at = Some(now);
+        }
+        let (topics, node) = self.stats().await?;
+        let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
+        for look in looks.iter().filter(|look| full || is_urgent(look)) {
+            let Some(lease) = self.hold().await? else { return Ok(()) };
+            self.sweep(look, lease.fence, now).await?;
+        }
+        self.tidy().await
+    }
+
+    /// Takes or keeps the task; `None` if another instance has it.
+    async fn hold(&mut self) -> Result<Option<Lease>, LaneError> {
+        let now = (self.clock)();
+        let fresh = |lease: &Lease| now.until(lease.until) > LEASE_RENEW_BEFORE;
+        if let Some(lease) = self.held.filter(fresh) {
+            return Ok(Some(lease));
+        }
+        let (task, holder) = (Task::Upkeep, self.holder);
+        self.held = match self.lane.run(Act::Hold { task, holder, lease_ms: LEASE_MS }).await? {
+            Outcome::Held(lease) => Some(lease),
+            _ => None,
+        };
+        Ok(self.held)
+    }
+
+    /// Lets another instance go on at once.
+    pub async fn release(lane: &Lane, holder: Holder) {
+        // Without it, others wait until the lease has run out.
+        let _ = lane.run(Act::Release { task: Task::Upkeep, holder }).await;
+    }
+
+    pub fn holder(&self) -> Holder {
+        self.holder
+    }
+
+    async fn stats(&self) -> Result<(Vec<(NodeTopic, Usage)>, NodeState), StoreError> {
+        Ok((self.store.topics().await?, node_state(&*self.store).await?))
+    }
+
+    /// Lets the ladder follow the pressure, and tells every process what the node allows now.
+    async fn feel(&mut self, fence: Fence) -> Result<(), UpkeepError> {
+        let (topics, node) = self.stats().await?;
+        let free_bytes = self.disk.as_ref().and_then(Disk::free_bytes);
+        let felt = self.pressure(&topics, &node, free_bytes);
+        let standing = || Standing { step: node.allowance.step, last_move: None };
+        let ladder = self.ladder.get_or_insert_with(|| Ladder::resume(standing(), Dwell::STANDARD));
+        if let Some(moved) = ladder.observe((self.clock)(), &felt) {
+            tracing::warn!(from = moved.from.as_str(), to = moved.to.as_str(), reason = %moved.reason, "the ladder moved");
+            self.upkept.send_modify(|upkept| upkept.last_move = Some(moved));
+        }
+        let step = ladder.step();
+        let UpkeepSettings { capacity, on_full, retention, disk_reserve_bytes, .. } = self.settings;
+        let storage = space::storage(node.allowance.storage, free_bytes, disk_reserve_bytes);
+        let allowance = Allowance { capacity, on_full, retention, step, storage };
+        if allowance != node.allowance {
+            if storage != node.allowance.storage {
+                tell_storage(storage);
+            }
+            let act = Box::new(Act::Allow(allowance));
+            let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
+        }
+        Ok(())
+    }
+
+    fn pressure(
+        &self,
+        topics: &[(NodeTopic, Usage)],
+        node: &NodeState,
+        disk_free_bytes: Option<u64>,
+    ) -> Pressure {
+        let UpkeepSettings { capacity, soft_percent, disk_reserve_bytes, .. } = self.settings;
+        let soft = |max: Option<u64>| max.map(|max| max / 100 * u64::from(soft_percent));
+        let lag = |(topic, _): &(NodeTopic, Usage)| {
+            let lag_seconds_max = topic.ingest_policy.max_lag_seconds?.into();
+            Some(LagLimit { topic: topic.topic_id.clone(), lag_seconds_max })
+        };
+        let limits = Limits {
+            soft_bytes_max: soft(capacity.max_bytes),
+            soft_events_max: soft(capacity.max_events),
+            // The ladder acts before nothing is taken in any more.
+            disk_free_bytes_min: 2 * disk_reserve_bytes,
+            lags: topics.iter().filter_map(lag).collect(),
+        };
+        // Consumers of the feed that keep an offset come later; live delivery reads with the lane.
+        pressure(&limits, &Load { usage: node.usage, disk_free_bytes, lag_seconds: 0 })
+    }
+
+    async fn sweep(&self, look: &Look, fence: Fence, now: UnixMillis) -> Result<(), UpkeepError> {
+        let sweep = Sweep {
+            store: &*self.store,
+            lane: &self.lane,
+            fence: Some(fence),
+            pace: Pace::BESIDE_INGEST,
+        };
+        let swept = sweep.run(&Target::Planned(look.clone()), now, &mut |_| {}).await?;
+        self.upkept.send_modify(|upkept| match look {
+            Look::Expired => upkept.expired_events += swept.events,
+            Look::Forgettable { .. } => upkept.forgotten += swept.events,
+            _ => upkept.removed_links += swept.events,
+        });
+        Ok(())
+    }
+
+    /// Gives space back, a little at a time.
+    async fn tidy(&self) -> Result<(), UpkeepError> {
+        for _ in 0..TIDY_STEPS_MAX {
+            match self.store.tidy().await? {
+                Tidied::More => tokio::task::yield_now().await,
+                Tidied::Done => break,
+                Tidied::Blocked(why) => {
+                    tracing::debug!(why, "space is given back later");
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What cannot wait for a full round: what nobody may see any more, and what is over its limit.
+fn is_urgent(look: &Look) -> bool {
+    matches!(look, Look::Expired | Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
+}
+
+fn tell_storage(storage: Storage) {
+    match storage {
+        Storage::Open => tracing::info!("the disk has room again: events are taken in"),
+        Storage::Full { reserve_bytes } => tracing::error!(
+            reserve_bytes,
+            "less is free on the disk than its reserve: nothing is taken in until there is room"
+        ),
+    }
+}

@@ -1,0 +1,51 @@
+//! The disk that the store lies on.
+
+use std::path::{Path, PathBuf};
+
+use kukuri_core::Storage;
+
+/// A full disk counts as open again when so much more than the reserve is free, in percent of it: the
+/// space that one purge gives back must not let in what fills it at once.
+const RELEASE_PERCENT: u64 = 125;
+
+/// A directory on a disk of this machine's.
+#[derive(Clone, Debug)]
+pub struct Disk(PathBuf);
+
+impl Disk {
+    pub fn of(directory: &Path) -> Self {
+        Self(directory.to_owned())
+    }
+
+    /// What programs may still write; `None` if the system does not tell.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.0).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+/// Whether there is room, by what is free and what was said before.
+pub(super) fn storage(before: Storage, free_bytes: Option<u64>, reserve_bytes: u64) -> Storage {
+    let Some(free_bytes) = free_bytes else { return Storage::Open };
+    let needed = match before {
+        Storage::Open => reserve_bytes,
+        Storage::Full { .. } => reserve_bytes / 100 * RELEASE_PERCENT,
+    };
+    if free_bytes < needed { Storage::Full { reserve_bytes } } else { Storage::Open }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_opens_with_a_margin() {
+        let (open, full) = (Storage::Open, Storage::Full { reserve_bytes: 1000 });
+        for (before, free, after) in
+            [(open, 1000, open), (open, 999, full), (full, 1249, full), (full, 1250, open)]
+        {
+            assert_eq!(storage(before, Some(free), 1000), after, "{free}");
+        }
+        assert_eq!(storage(full, None, 1000), open, "a disk of somebody else's");
+    }
+}

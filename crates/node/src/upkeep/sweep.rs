@@ -1,0 +1,105 @@
+//! Letting go of what a plan names, chunk by chunk. Each chunk is a command of its own, so that it can
+//! stop between any two and others get their turn.
+
+use std::time::Duration;
+
+use kukuri_core::{
+    Act, Cutoffs, Fence, Look, Outcome, Task, TopicId, UnixMillis, UnlinkReason, Usage,
+};
+use kukuri_lane::{Lane, LaneError};
+use kukuri_store::{Store, StoreError, name};
+use tokio::time::{Instant, sleep_until};
+
+/// Events that leave in one command: few enough that other writers hardly notice.
+pub const CHUNK_EVENTS_MAX: usize = 500;
+
+/// How fast events leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// At most so many per second, so that ingest keeps its rate.
+    EventsPerSecond(u32),
+    /// As fast as it goes.
+    Unbounded,
+}
+
+impl Pace {
+    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(8_000);
+
+    fn duration(self, events: u64) -> Duration {
+        match self {
+            Self::EventsPerSecond(rate) => {
+                Duration::from_secs_f64(events as f64 / f64::from(rate.max(1)))
+            }
+            Self::Unbounded => Duration::ZERO,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+}
+
+/// Who sweeps, and how.
+pub struct Sweep<'a> {
+    pub store: &'a dyn Store,
+    pub lane: &'a Lane,
+    /// Of who does upkeep; an operator's own command needs none.
+    pub fence: Option<Fence>,
+    pub pace: Pace,
+}
+
+/// What leaves.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// What a plan names.
+    Planned(Look),
+    /// What was taken into a topic before a time, whatever the topic keeps.
+    Before { topic: TopicId, before: UnixMillis },
+}
+
+impl Target {
+    /// What to do about some of it; `None` if there is none.
+    async fn next(&self, store: &dyn Store, now: UnixMillis) -> Result<Option<Act>, StoreError> {
+        let (topic, before) = match self {
+            Self::Planned(look) => return name(store, look, now, CHUNK_EVENTS_MAX).await,
+            Self::Before { topic, before } => (topic, *before),
+        };
+        let cutoffs = Cutoffs::all(before);
+        let events = store.aged(topic.clone(), cutoffs, CHUNK_EVENTS_MAX).await?;
+        let (topic, reason) = (topic.clone(), UnlinkReason::Before(before));
+        Ok((!events.is_empty()).then_some(Act::Unlink { topic, events, reason }))
+    }
+}
+
+impl Sweep<'_> {
+    /// Lets go of all that is found, and says how much that was; `told` hears of each chunk. It ends early
+    /// when another instance has taken over, or when what is found does not leave.
+    pub async fn run(
+        &self,
+        target: &Target,
+        now: UnixMillis,
+        told: &mut (dyn FnMut(Usage) + Send),
+    ) -> Result<Usage, SweepError> {
+        let mut total = Usage::default();
+        loop {
+            let started = Instant::now();
+            let Some(act) = target.next(self.store, now).await? else { return Ok(total) };
+            let act = match self.fence {
+                Some(fence) => Act::Fenced { task: Task::Upkeep, fence, act: Box::new(act) },
+                None => act,
+            };
+            let Outcome::Removed(removed) = self.lane.run(act).await? else { return Ok(total) };
+            if removed.events == 0 {
+                return Ok(total);
+            }
+            total.events += removed.events;
+            total.bytes += removed.bytes;
+            told(removed);
+            sleep_until(started + self.pace.duration(removed.events)).await;
+        }
+    }
+}
