@@ -1,3 +1,5 @@
+mod policy;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use toml::Value;
 
 use crate::config::{Config, Layers};
 use crate::exit;
+pub use policy::{Before, PolicyArgs, PurgeArgs, Wish};
 
 /// A community node: takes in Nostr events of the topics it carries, keeps them under stated rules,
 /// and tells every change in order on a feed.
@@ -146,6 +149,15 @@ pub enum Command {
         /// What `backup` has filled.
         dir: PathBuf,
     },
+    /// Let go of old events now, by the policies in force or by a time. Can be interrupted and run again.
+    #[command(after_help = exit::HELP)]
+    Purge(PurgeArgs),
+    /// What the node holds, topic by topic, what it allows, and where the feed begins and ends.
+    Status {
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the settings that are in force, as a configuration, without secrets.
     Config {
         /// Print a configuration with all settings, what they mean and their defaults.
@@ -253,6 +265,8 @@ pub enum TopicCommand {
     Disable { name_or_id: String },
     /// Carry a disabled topic again.
     Enable { name_or_id: String },
+    /// Show or change how long and how much a topic keeps.
+    Policy(PolicyArgs),
     /// Disable a topic and forget its events. Can be interrupted and run again.
     Remove { name_or_id: String },
 }

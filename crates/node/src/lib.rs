@@ -18,8 +18,10 @@ mod log;
 pub mod open;
 mod output;
 mod progress;
+mod purge;
 mod run;
 mod signal;
+mod status;
 mod topic;
 pub mod upkeep;
 
@@ -79,6 +81,8 @@ async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Ex
         Some(Command::Doctor(args)) => doctor::run(&common, args).await,
         Some(Command::Backup { dir }) => backup::back_up(&common, &dir).await,
         Some(Command::Restore { dir }) => backup::restore(&common, &dir).await,
+        Some(Command::Purge(args)) => purge::run(&common, &config, args).await,
+        Some(Command::Status { json }) => status::run(&common, json).await,
         Some(Command::Config { example }) => show(&config, example),
     }
 }

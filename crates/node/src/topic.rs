@@ -1,5 +1,6 @@
 //! `topic`: the ids of names, and which topics this node carries.
 
+mod policy;
 mod remove;
 
 use anyhow::{Context, bail};
@@ -21,6 +22,7 @@ pub async fn run(common: &Common, command: TopicCommand) -> anyhow::Result<Exit>
         TopicCommand::List { json } => list(common, json).await,
         TopicCommand::Disable { name_or_id } => switch(common, &name_or_id, Switch::Off).await,
         TopicCommand::Enable { name_or_id } => switch(common, &name_or_id, Switch::On).await,
+        TopicCommand::Policy(args) => policy::run(common, args).await,
         TopicCommand::Remove { name_or_id } => remove::run(common, &name_or_id).await,
     }
 }
@@ -118,7 +120,7 @@ async fn find_id(store: &dyn Store, id: &TopicId) -> anyhow::Result<Option<NodeT
 
 /// The topics of the node that a text means: the one with this id, or all whose name it is or whose
 /// id it maps to.
-async fn find(
+pub(crate) async fn find(
     store: &dyn Store,
     name_or_id: &str,
     network: &NetworkId,
@@ -133,7 +135,7 @@ async fn find(
     Ok(topics)
 }
 
-fn label(topic: &NodeTopic) -> String {
+pub(crate) fn label(topic: &NodeTopic) -> String {
     if topic.name.is_empty() {
         return topic.topic_id.to_string();
     }
@@ -142,7 +144,7 @@ fn label(topic: &NodeTopic) -> String {
 
 /// One topic as `topic list --json` prints it.
 #[derive(Serialize)]
-struct Listed<'a> {
+pub(crate) struct Listed<'a> {
     topic_id: &'a str,
     name: &'a str,
     enabled: bool,
@@ -175,7 +177,7 @@ async fn list(common: &Common, json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn listed(topic: &NodeTopic, usage: Usage) -> Listed<'_> {
+pub(crate) fn listed(topic: &NodeTopic, usage: Usage) -> Listed<'_> {
     Listed {
         topic_id: topic.topic_id.as_str(),
         name: &topic.name,

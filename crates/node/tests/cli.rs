@@ -31,6 +31,8 @@ mod settings;
 mod site;
 #[path = "cli/topics.rs"]
 mod topics;
+#[path = "cli/upkeep.rs"]
+mod upkeep;
 
 use kukuri_testkit::postgres::{Cluster, Durability};
 use site::Site;
@@ -116,6 +118,12 @@ stories! {
         the_operator_sees_how_the_node_is
         the_auth_mode_is_read_again
         the_log_does_not_tell_what_was_said_by_whom_or_from_where;
+    upkeep:
+        a_policy_is_shown_and_changed
+        a_purge_takes_what_the_policy_no_longer_keeps
+        a_purge_by_time_takes_everything_before_it
+        status_tells_what_the_node_holds
+        a_running_node_keeps_house;
     node:
         running_says_where_everything_is_and_ends_when_asked
         wrong_command_lines_are_code_2;

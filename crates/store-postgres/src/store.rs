@@ -9,7 +9,8 @@ use kukuri_core::{
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::{
-    Entry, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store, StoreError, Tidied,
+    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store,
+    StoreError, Tidied,
 };
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -323,6 +324,15 @@ impl Store for PostgresStore {
             tidy::step(&mut connection, self.readers.latest()).await
         });
         Ok(tidied.await?)
+    }
+
+    async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let extents = tidy::extents(reader.connection()).await?;
+            Ok(reader.end(extents))
+        })
+        .await
     }
 
     async fn expired(

@@ -5,7 +5,7 @@
 //! feed lie below the floor), detached beside readers and writers, and dropped.
 
 use kukuri_core::UnixMillis;
-use kukuri_store::Tidied;
+use kukuri_store::{Extent, Tidied};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row, raw_sql};
 
@@ -80,4 +80,17 @@ fn blocked(statement: &str, error: sqlx::Error) -> Result<Tidied, Fault> {
         }
         _ => Err(error.into()),
     }
+}
+
+/// Tables and partitions with their indexes. A partitioned table itself takes nothing.
+const EXTENTS: &str = "SELECT relname::TEXT, pg_total_relation_size(oid) FROM pg_class
+    WHERE relnamespace = 'cn_relay'::REGNAMESPACE AND relkind = 'r' ORDER BY relname";
+
+pub(crate) async fn extents(connection: &mut PgConnection) -> Result<Vec<Extent>, Fault> {
+    let tables = sqlx::query(EXTENTS).fetch_all(connection).await?;
+    let extent = |row: &sqlx::postgres::PgRow| {
+        let bytes: i64 = row.try_get(1)?;
+        Ok(Extent { name: row.try_get(0)?, bytes: bytes.cast_unsigned() })
+    };
+    tables.iter().map(extent).collect()
 }

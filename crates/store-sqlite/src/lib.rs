@@ -35,7 +35,8 @@ use kukuri_core::{
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::{
-    Entry, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store, StoreError, Tidied,
+    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store,
+    StoreError, Tidied,
 };
 use tokio::sync::watch as channel;
 
@@ -240,6 +241,10 @@ impl Store for SqliteStore {
     async fn tidy(&self) -> Result<Tidied, StoreError> {
         let state = Arc::clone(&self.write_state);
         self.writer.run(move |desk| state.tidy(desk)).await?
+    }
+
+    async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
+        self.glances.read(|desk| tidy::extents(&desk.conn)).await
     }
 
     async fn expired(

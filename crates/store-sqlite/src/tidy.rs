@@ -1,7 +1,7 @@
 //! Giving space back while the store is in use: rows of the feed that nobody can read any more, and
 //! pages that hold nothing.
 
-use kukuri_store::{StoreError, Tidied};
+use kukuri_store::{Extent, StoreError, Tidied};
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::desk::bounds;
@@ -51,4 +51,17 @@ fn cut_feed(conn: &mut Connection) -> Result<bool, StoreError> {
     }
     tx.commit().or_store()?;
     Ok(true)
+}
+
+/// The file, and how much of it is free to be written to.
+pub(crate) fn extents(conn: &Connection) -> Result<Vec<Extent>, StoreError> {
+    let number =
+        |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).or_store();
+    let page_bytes = number("page_size")?;
+    let (pages, free) = (number("page_count")?, number("freelist_count")?);
+    let extent = |name: &str, pages: i64| Extent {
+        name: name.to_owned(),
+        bytes: (pages * page_bytes).cast_unsigned(),
+    };
+    Ok(vec![extent(crate::FILE, pages), extent("of which free", free)])
 }

@@ -25,7 +25,7 @@ pub use error::{FeedError, QueryError, StoreError};
 pub use model::Model;
 pub use page::{Entry, Place};
 pub use query::{Hit, Hits, Order, Query, merge_hits};
-pub use upkeep::{Forgettable, Scope, Tidied, feed_rows_until, name, node_state};
+pub use upkeep::{Extent, Forgettable, Scope, Tidied, feed_rows_until, name, node_state};
 
 /// A durable home for events and their feed. Back ends contain no rules: they load the facts that
 /// `core` names, write the net changes that `core` decides, and answer queries as the matcher would.
@@ -79,6 +79,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Gives back to the disk, in one bounded step, what holds nothing any more.
     async fn tidy(&self) -> Result<Tidied, StoreError>;
+
+    /// The files or tables that hold the store, and what they take on the disk, by name.
+    async fn extents(&self) -> Result<Vec<Extent>, StoreError>;
 
     /// Effective events whose time has come, at most `events_max`, longest overdue first.
     async fn expired(

@@ -16,8 +16,8 @@ use kukuri_event::{EventId, UnixSeconds, matches};
 use tokio::sync::watch;
 
 use crate::{
-    Entry, FeedError, Forgettable, Hit, Hits, Place, Query, QueryError, Scope, Store, StoreError,
-    Tidied, merge_hits,
+    Entry, Extent, FeedError, Forgettable, Hit, Hits, Place, Query, QueryError, Scope, Store,
+    StoreError, Tidied, merge_hits,
 };
 
 /// A store in memory. Durable for as long as the process.
@@ -284,6 +284,10 @@ impl Store for Model {
 
     async fn tidy(&self) -> Result<Tidied, StoreError> {
         Ok(Tidied::Done)
+    }
+
+    async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn expired(

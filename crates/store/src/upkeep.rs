@@ -22,6 +22,13 @@ pub struct Forgettable {
     pub tombstones: Vec<TombstoneKey>,
 }
 
+/// A part of what a store takes on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub name: String,
+    pub bytes: u64,
+}
+
 /// What a step of tidying leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tidied {

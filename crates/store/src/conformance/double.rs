@@ -12,7 +12,8 @@ use kukuri_event::{EventId, UnixSeconds};
 use tokio::sync::watch;
 
 use crate::{
-    Entry, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store, StoreError, Tidied,
+    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store,
+    StoreError, Tidied,
 };
 
 /// A store that differs from the one behind it in the methods it names.
@@ -76,6 +77,10 @@ pub trait Double: Send + Sync + 'static {
 
     async fn tidy(&self) -> Result<Tidied, StoreError> {
         self.behind().tidy().await
+    }
+
+    async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
+        self.behind().extents().await
     }
 
     async fn expired(
@@ -152,6 +157,10 @@ impl<D: Double> Store for D {
 
     async fn tidy(&self) -> Result<Tidied, StoreError> {
         Double::tidy(self).await
+    }
+
+    async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
+        Double::extents(self).await
     }
 
     async fn expired(

@@ -1,0 +1,176 @@
+//! `purge`: lets go of old events now, instead of waiting for the running node's upkeep. Each chunk is a
+//! command of its own, so that it can stop between any two and go on later.
+
+use anyhow::Context;
+use indicatif::{HumanBytes, ProgressBar};
+use kukuri_core::{
+    Cutoffs, Keeping, Look, NodeTopic, ReadSet, Stats, TopicId, UnixMillis, Usage, plan,
+};
+use kukuri_lane::Lane;
+use kukuri_store::{Store, Tidied, node_state};
+
+use crate::cli::{Common, PurgeArgs};
+use crate::config::Config;
+use crate::exit::Exit;
+use crate::open::{DRAIN_WAIT_MAX, Opened, open_existing};
+use crate::progress;
+use crate::signal::Interrupts;
+use crate::topic::{find, label};
+use crate::upkeep::{CHUNK_EVENTS_MAX, Pace, Sweep, Target};
+
+/// How many events a dry run counts in one topic before it says "at least".
+const COUNTED_EVENTS_MAX: usize = 1_000_000;
+
+pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::Result<Exit> {
+    let mut interrupts = Interrupts::listen()?;
+    let opened = open_existing(common).await?;
+    let now = (opened.clock)();
+    let before = args.before.map(|before| before.at(now));
+    let topics = match &args.topic {
+        Some(topic) => find(&*opened.store, topic, &common.network).await?,
+        None => opened.store.topics().await.context("cannot read the topics")?,
+    };
+    let targets = match before {
+        Some(before) => of_time(&topics, before),
+        None => {
+            planned(&*opened.store, config.upkeep().keeping, &topics, args.topic.is_some(), now)
+                .await?
+        }
+    };
+    if args.dry_run {
+        foretell(&*opened.store, &topics, &targets).await?;
+        return Ok(Exit::Done);
+    }
+    let lane = opened.lane();
+    let bar = progress::spinner();
+    let mut total = Usage::default();
+    let swept = tokio::select! {
+        swept = sweep(&opened, &lane, &targets, now, &bar, &mut total) => Some(swept),
+        _ = interrupts.next() => None,
+    };
+    bar.finish_and_clear();
+    lane.drain(DRAIN_WAIT_MAX).await?;
+    let Some(swept) = swept else {
+        eprintln!("interrupted after {}; run the same command again to go on", told(total));
+        return Ok(Exit::Interrupted);
+    };
+    swept.context("cannot go on purging")?;
+    eprintln!("purged {}", told(total));
+    Ok(Exit::Done)
+}
+
+fn told(usage: Usage) -> String {
+    format!("{} events ({})", usage.events, HumanBytes(usage.bytes))
+}
+
+/// What was taken in before a time, in each of the topics.
+fn of_time(topics: &[(NodeTopic, Usage)], before: UnixMillis) -> Vec<Target> {
+    let target = |(topic, _): &(NodeTopic, Usage)| {
+        let topic = topic.topic_id.clone();
+        Target::Before { topic, before }
+    };
+    topics.iter().map(target).collect()
+}
+
+/// What the policies in force let go of: in one topic, or everywhere.
+async fn planned(
+    store: &dyn Store,
+    keeping: Keeping,
+    topics: &[(NodeTopic, Usage)],
+    only_topics: bool,
+    now: UnixMillis,
+) -> anyhow::Result<Vec<Target>> {
+    let node = node_state(store).await.context("cannot read what the node holds")?;
+    let looks = plan(Stats { topics, node: &node }, keeping, now).into_iter();
+    let wanted = |look: &Look| !only_topics || topic_of(look).is_some();
+    Ok(looks.filter(wanted).map(Target::Planned).collect())
+}
+
+fn topic_of(look: &Look) -> Option<&TopicId> {
+    match look {
+        Look::Aged { topic, .. } | Look::OldestOfTopic(topic) => Some(topic),
+        _ => None,
+    }
+}
+
+async fn sweep(
+    opened: &Opened,
+    lane: &Lane,
+    targets: &[Target],
+    now: UnixMillis,
+    bar: &ProgressBar,
+    total: &mut Usage,
+) -> anyhow::Result<()> {
+    let store = &*opened.store;
+    let sweep = Sweep { store, lane, fence: None, pace: Pace::BESIDE_INGEST };
+    for target in targets {
+        let mut tell = |removed: Usage| {
+            total.events += removed.events;
+            total.bytes += removed.bytes;
+            bar.set_message(format!("{} gone", told(*total)));
+        };
+        sweep.run(target, now, &mut tell).await?;
+    }
+    bar.set_message(format!("{} gone; giving space back", told(*total)));
+    loop {
+        match store.tidy().await? {
+            Tidied::More => {}
+            Tidied::Done => return Ok(()),
+            Tidied::Blocked(why) => {
+                eprintln!("some space is given back later, by the running node: {why}");
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Says what would leave, and changes nothing.
+async fn foretell(
+    store: &dyn Store,
+    topics: &[(NodeTopic, Usage)],
+    targets: &[Target],
+) -> anyhow::Result<()> {
+    let mut total = Usage::default();
+    for target in targets {
+        let (topic, cutoffs) = match target {
+            Target::Before { topic, before } => (topic, Cutoffs::all(*before)),
+            Target::Planned(Look::Aged { topic, cutoffs }) => (topic, *cutoffs),
+            Target::Planned(Look::OldestOfTopic(topic)) => {
+                eprintln!("{topic} is over its limit: its oldest events would leave");
+                continue;
+            }
+            Target::Planned(Look::OldestOfNode { .. }) => {
+                eprintln!("the node is over its limit: its oldest events would leave");
+                continue;
+            }
+            Target::Planned(_) => continue,
+        };
+        let (counted, whole) = count(store, topic, cutoffs).await?;
+        if counted.events > 0 {
+            let row = topics.iter().find(|(row, _)| row.topic_id == *topic);
+            let name = row.map_or_else(|| topic.to_string(), |(row, _)| label(row));
+            let at_least = if whole { "" } else { "at least " };
+            eprintln!("{at_least}{} would leave {name}", told(counted));
+        }
+        total.events += counted.events;
+        total.bytes += counted.bytes;
+    }
+    eprintln!("{} would leave; nothing was changed", told(total));
+    Ok(())
+}
+
+/// How much has aged in a topic, and whether that is all of it.
+async fn count(
+    store: &dyn Store,
+    topic: &TopicId,
+    cutoffs: Cutoffs,
+) -> anyhow::Result<(Usage, bool)> {
+    let aged = store.aged(topic.clone(), cutoffs, COUNTED_EVENTS_MAX).await?;
+    let mut usage = Usage::default();
+    for chunk in aged.chunks(CHUNK_EVENTS_MAX) {
+        let needs = ReadSet { events: chunk.iter().copied().collect(), ..ReadSet::default() };
+        let records = store.facts(needs).await?.records;
+        records.values().flatten().for_each(|record| usage.add(record.bytes()));
+    }
+    Ok((usage, aged.len() < COUNTED_EVENTS_MAX))
+}

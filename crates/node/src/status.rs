@@ -1,0 +1,104 @@
+//! `status`: what the node holds and allows, topic by topic, without a running node.
+
+use anyhow::Context;
+use indicatif::HumanBytes;
+use kukuri_core::{FeedBounds, UnixMillis};
+use kukuri_core::{NodeState, NodeTopic, Storage, Task, Usage};
+use kukuri_store::{Extent, node_state};
+use serde_json::{Value, json};
+
+use crate::cli::Common;
+use crate::exit::Exit;
+use crate::open::open_existing;
+use crate::output::Output;
+use crate::topic::{label, listed};
+
+struct Status {
+    place: String,
+    now: UnixMillis,
+    feed: FeedBounds,
+    node: NodeState,
+    topics: Vec<(NodeTopic, Usage)>,
+    extents: Vec<Extent>,
+}
+
+pub async fn run(common: &Common, as_json: bool) -> anyhow::Result<Exit> {
+    let opened = open_existing(common).await?;
+    let store = &*opened.store;
+    let status = Status {
+        now: (opened.clock)(),
+        feed: store.bounds().await.context("cannot read the feed's bounds")?,
+        node: node_state(store).await.context("cannot read what the node holds")?,
+        topics: store.topics().await.context("cannot read the topics")?,
+        extents: store.extents().await.context("cannot read the sizes of files and tables")?,
+        place: opened.place,
+    };
+    let mut out = Output::stdout();
+    if as_json {
+        out.json(&status.json())?;
+    } else {
+        status.lines().iter().try_for_each(|line| out.line(line))?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+impl Status {
+    /// Until when an instance does upkeep, if one does.
+    fn upkept_until(&self) -> Option<UnixMillis> {
+        let lease = self.node.leases.get(Task::Upkeep)?;
+        (lease.holder.is_some() && lease.until > self.now).then_some(lease.until)
+    }
+
+    fn json(&self) -> Value {
+        let NodeState { usage, allowance, .. } = &self.node;
+        let extent = |extent: &Extent| json!({ "name": extent.name, "bytes": extent.bytes });
+        json!({
+            "store": self.place,
+            "feed": { "epoch": self.feed.epoch.0, "floor": self.feed.floor.0, "head": self.feed.head.0 },
+            "events": usage.events,
+            "bytes": usage.bytes,
+            "allowance": allowance,
+            "ladder_step": allowance.step.as_str(),
+            "upkept_until": self.upkept_until(),
+            "topics": self.topics.iter().map(|(topic, usage)| listed(topic, *usage)).collect::<Vec<_>>(),
+            "extents": self.extents.iter().map(extent).collect::<Vec<_>>(),
+        })
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let NodeState { usage, allowance, .. } = &self.node;
+        let storage = match allowance.storage {
+            Storage::Open => "open".to_owned(),
+            Storage::Full { reserve_bytes } => {
+                format!("closed: less than {} free on the disk", HumanBytes(reserve_bytes))
+            }
+        };
+        let upkeep = match self.upkept_until() {
+            Some(_) => "a running node does it",
+            None => "nobody does it: no node runs",
+        };
+        let mut lines = vec![
+            format!("store    {}", self.place),
+            format!("feed     rows {} to {}", self.feed.floor.next(), self.feed.head),
+            format!("holds    {} events, {}", usage.events, HumanBytes(usage.bytes)),
+            format!("storage  {storage}"),
+            format!("ladder   {}", allowance.step.as_str()),
+            format!("upkeep   {upkeep}"),
+            String::new(),
+            format!("{:<9} {:>10} {:>14}  topic", "state", "events", "bytes"),
+        ];
+        for (topic, usage) in &self.topics {
+            let state = if topic.enabled { "carried" } else { "disabled" };
+            let policy = serde_json::to_string(&topic.ingest_policy).unwrap_or_default();
+            let policy = if policy == "{}" { String::new() } else { format!("  {policy}") };
+            let (events, bytes) = (usage.events, usage.bytes);
+            lines.push(format!("{state:<9} {events:>10} {bytes:>14}  {}{policy}", label(topic)));
+        }
+        lines.push(String::new());
+        for Extent { name, bytes } in &self.extents {
+            lines.push(format!("{:>12}  {name}", HumanBytes(*bytes).to_string()));
+        }
+        lines
+    }
+}

@@ -1,0 +1,116 @@
+//! How long and how much is kept: policies, purges, status, and what a running node does by itself.
+
+use kukuri_store::conformance::signing::{Author, Draft};
+use kukuri_testkit::condition::wait_for;
+use serde_json::{Value, json};
+
+use crate::running::Running;
+use crate::site::{Ended, LIMIT, NOW, Site, ended, ids, notes, signed, system_time};
+
+const GLOBAL: &str = "kukuri:global";
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+/// The command as if so many days had gone by.
+fn later(site: &Site, days: i64, args: &[&str]) -> Ended {
+    let now = (NOW.0 + days * DAY_SECONDS).to_string();
+    ended(site.command_now(args).args(["--now", &now]))
+}
+
+fn policy(site: &Site, args: &[&str]) -> Value {
+    let mut shown = site.run(&[&["topic", "policy", GLOBAL], args].concat()).ok().json();
+    assert_eq!(shown.len(), 1);
+    shown.remove(0)
+}
+
+pub fn a_policy_is_shown_and_changed(site: &Site) {
+    assert_eq!(policy(site, &[]), json!({}));
+    let set = ["--retention-days", "7", "--max-events", "100", "--on-full", "refuse"];
+    let expected = json!({"retention_days": 7, "max_events": 100, "on_full": "refuse"});
+    assert_eq!(policy(site, &set), expected);
+    let set = ["--max-events", "default", "--priority", "low", "--backfill", "off"];
+    let expected =
+        json!({"retention_days": 7, "on_full": "refuse", "priority": "low", "backfill": "off"});
+    assert_eq!(policy(site, &set), expected);
+    assert_eq!(policy(site, &[]), expected);
+    assert_eq!(site.topics()[0]["ingest_policy"], expected);
+    for wrong in [["--retention-days", "-1"], ["--on-full", "explode"], ["--max-bytes", "1GB"]] {
+        site.run(&[&["topic", "policy", GLOBAL][..], &wrong].concat()).code(2);
+    }
+    site.run(&["topic", "policy", "no such topic", "--max-events", "1"]).code(1).says("topic list");
+}
+
+pub fn a_purge_takes_what_the_policy_no_longer_keeps(site: &Site) {
+    let kept = signed(1, 0, 10, &[]);
+    site.import(&[notes(3), vec![kept.clone()]].concat()).ok();
+    policy(site, &["--retention-days", "10"]);
+    later(site, 9, &["purge"]).ok().says("purged 0 events");
+    let foretold = later(site, 11, &["purge", "--dry-run"]).ok();
+    foretold.says("3 events").says("would leave kukuri:global").says("nothing was changed");
+    assert_eq!(site.exported(&[]).len(), 4);
+    later(site, 11, &["purge", "--topic", GLOBAL]).ok().says("purged 3 events");
+    assert_eq!(site.exported(&[]), ids(&[kept]), "a current version stays");
+    // What was purged is remembered, and does not come back.
+    site.import(&notes(3)).ok();
+    assert_eq!(site.exported(&[]).len(), 1);
+    let rows = site.run(&["feed"]).ok().json();
+    let gone = rows.iter().filter(|row| row["reason"] == "retention").count();
+    assert_eq!(gone, 3, "each was announced");
+    site.run(&["doctor"]).ok();
+}
+
+pub fn a_purge_by_time_takes_everything_before_it(site: &Site) {
+    site.import(&[notes(3), vec![signed(1, 0, 10, &[])]].concat()).ok();
+    let at = NOW.0.to_string();
+    site.run(&["purge", "--before", &at]).ok().says("purged 0 events");
+    later(site, 2, &["purge", "--before", "1d", "--dry-run"]).ok().says("4 events");
+    later(site, 2, &["purge", "--before", "1d"]).ok().says("purged 4 events");
+    assert!(site.exported(&[]).is_empty());
+    site.run(&["purge", "--before", "yesterday"]).code(2).says("expected Unix seconds, or an age");
+    site.run(&["doctor"]).ok();
+}
+
+pub fn status_tells_what_the_node_holds(site: &Site) {
+    site.import(&notes(5)).ok();
+    policy(site, &["--max-events", "7"]);
+    let status = site.run(&["status", "--json"]).ok().json().remove(0);
+    assert_eq!((&status["feed"]["floor"], &status["feed"]["head"]), (&json!(0), &json!(5)));
+    assert_eq!((&status["events"], &status["ladder_step"]), (&json!(5), &json!("none")));
+    assert_eq!(status["topics"][0]["ingest_policy"]["max_events"], 7);
+    assert_eq!(status["topics"][0]["events"], 5);
+    assert!(status["extents"].as_array().unwrap().iter().any(|e| e["bytes"].as_u64() > Some(0)));
+    assert_eq!(status["upkept_until"], Value::Null);
+    let told = site.run(&["status"]).ok().stdout;
+    for words in ["5 events", "kukuri:global", "\"max_events\":7", "ladder   none", "no node runs"]
+    {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+}
+
+/// What has expired leaves within seconds, and a topic over its limit lets its oldest go.
+pub fn a_running_node_keeps_house(site: &Site) {
+    policy(site, &["--max-events", "3"]);
+    let note = |nth: i64| Draft::new(1, system_time()).tag("t", GLOBAL).content(nth.to_string());
+    let author = Author::numbered(1);
+    let expiring = note(0).tag("expiration", &(system_time().0 + 2).to_string());
+    let running = Running::start(site, &[]);
+    let file = site.file("events.jsonl", &[author.sign(&expiring)]);
+    ended(&mut site.command_now(&["import", file.to_str().unwrap()])).ok();
+    let reasons = |reason: &str| {
+        let rows = site.run(&["feed"]).ok().json();
+        rows.iter().filter(|row| row["reason"] == reason).count()
+    };
+    wait_for("the sweep", LIMIT, || (reasons("expiration") == 1).then_some(())).unwrap();
+    let more: Vec<String> = (1..=6).map(|nth| author.sign(&note(nth))).collect();
+    let file = site.file("events.jsonl", &more);
+    ended(&mut site.command_now(&["import", file.to_str().unwrap()])).ok();
+    let events = || site.run(&["status", "--json"]).ok().json()[0]["events"].as_u64();
+    wait_for("the oldest to leave", LIMIT, || (events() == Some(3)).then_some(())).unwrap();
+    assert_eq!(reasons("capacity"), 3, "the hidden one left without a word");
+    let metrics = Running::get(&running.admin, "/metrics", "*/*").1;
+    assert!(metrics.contains("kukuri_upkeep_expired_events_total 1"), "{metrics}");
+    running.end();
+    // Whoever ends lets others go on at once.
+    let status = site.run(&["status", "--json"]).ok().json().remove(0);
+    assert_eq!(status["upkept_until"], Value::Null);
+    site.run(&["doctor"]).ok();
+}
