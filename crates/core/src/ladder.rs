@@ -140,8 +140,9 @@ impl Ladder {
     /// Takes note of the pressure at a time, and moves by one step if that is due.
     #[must_use]
     pub fn observe(&mut self, at: UnixMillis, pressure: &Pressure) -> Option<Move> {
-        // A clock that was set back says nothing about how long anything held.
-        if self.latest.replace(at).is_some_and(|latest| at < latest) {
+        // A clock that was set back, or a machine that slept, says nothing about how long anything held.
+        let unseen = |latest: UnixMillis| at < latest || latest.until(at) > self.dwell.climb;
+        if self.latest.replace(at).is_some_and(unseen) {
             self.held = Held::Neither;
         }
         let step = self.standing.step;
@@ -150,7 +151,8 @@ impl Ladder {
                 let since = if let Held::High(since) = self.held { since } else { at };
                 self.held = Held::High(since);
                 let due = since.until(at) >= self.dwell.climb;
-                (step.up().filter(|_| due)?, Reason::Pressure(cause.clone()))
+                let up = step.up().filter(|up| due && cause.moves_to(*up));
+                (up?, Reason::Pressure(cause.clone()))
             }
             Pressure::Low => {
                 let since = if let Held::Low(since) = self.held { since } else { at };

@@ -132,9 +132,9 @@ proptest! {
             (Level::High, DWELL.climb, Step::EvictOldest),
             (Level::Low, DWELL.descend, Step::None),
         ] {
-            // One sight to see that it began, and one for each step at the latest.
-            for _ in 0..=3 {
-                at = at.saturating_add(dwell);
+            // One sight to see that it began, and then as many as three dwells take.
+            for _ in 0..=3 * dwell.as_secs() / DWELL.climb.as_secs() {
+                at = at.saturating_add(DWELL.climb);
                 let _ = ladder.observe(at, &level.pressure());
             }
             prop_assert_eq!(ladder.step(), end);
@@ -308,6 +308,28 @@ fn a_clock_that_is_set_back_begins_the_dwell_anew() {
     assert_eq!(ladder.observe(UnixMillis(3_600_000), &high), None);
     assert_eq!(ladder.observe(UnixMillis(1_000), &high), None);
     assert!(ladder.observe(UnixMillis(61_000), &high).is_some());
+}
+
+/// A machine that slept for an hour has not felt anything for that hour.
+#[test]
+fn time_in_which_nobody_looked_does_not_count() {
+    let mut ladder = Ladder::resume(Standing::GROUND, DWELL);
+    let high = Level::High.pressure();
+    assert_eq!(ladder.observe(UnixMillis(0), &high), None);
+    assert_eq!(ladder.observe(UnixMillis(60_001), &high), None);
+    assert!(ladder.observe(UnixMillis(120_001), &high).is_some());
+}
+
+/// Events that leave are of no help to a consumer that is behind.
+#[test]
+fn a_consumer_that_is_behind_makes_no_event_leave() {
+    let topic = kukuri_core::TopicId::global();
+    let lag = Pressure::High(Cause::Lag { topic, lag_seconds: 2, lag_seconds_max: 1 });
+    let mut ladder = Ladder::resume(Standing::GROUND, DWELL);
+    for nth in 0..10 {
+        let _ = ladder.observe(UnixMillis(60_000 * nth), &lag);
+    }
+    assert_eq!(ladder.step(), Step::StopLowPriority);
 }
 
 /// What is stored may be added to and never changed.

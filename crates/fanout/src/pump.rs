@@ -53,12 +53,13 @@ impl Pump {
         if self.waiting.is_empty() {
             self.waiting = self.tail.rows_so_far(self.shared.config.page_rows_max).await?;
         }
-        self.shared.note_trouble(None);
         if self.waiting.is_empty() {
+            self.shared.note_trouble(None);
             self.tail.wait().await;
             return Ok(());
         }
         let entries = with_bodies(&self.shared, self.waiting.clone()).await?;
+        self.shared.note_trouble(None);
         self.waiting.clear();
         self.shared.dispatch(entries).await;
         Ok(())

@@ -1,14 +1,14 @@
 -- What the node holds and allows, and who looks after it: one row once there is something to say.
 -- `allowance` and `leases` are JSON. Written in nearly every batch.
 CREATE TABLE node_state (
+    one       BOOLEAN NOT NULL PRIMARY KEY,
     events    BIGINT NOT NULL,
     bytes     BIGINT NOT NULL,
     allowance TEXT NOT NULL,
     leases    TEXT NOT NULL
 ) WITH (fillfactor = 10);
-CREATE UNIQUE INDEX node_state_one_row ON node_state ((TRUE));
-INSERT INTO node_state (events, bytes, allowance, leases)
-    SELECT count(*), sum(octet_length(event_json)), '{}', '{}' FROM events_json
+INSERT INTO node_state (one, events, bytes, allowance, leases)
+    SELECT TRUE, count(*), sum(octet_length(event_json)), '{}', '{}' FROM events_json
     HAVING count(*) > 0;
 
 -- How many events each partition of `keep` 0 holds, `month` as in its name. One that holds none any

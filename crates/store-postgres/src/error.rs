@@ -9,7 +9,7 @@ pub(crate) enum Fault {
     Store(StoreError),
     /// A row has no partition to go to: one was dropped since they were counted.
     NoPartition,
-    /// Somebody wrote a feed row with our number: the lock was evaded, the primary key was not.
+    /// Another batch was committed since this one looked, or somebody wrote a feed row with its number.
     Fenced,
 }
 
@@ -36,9 +36,7 @@ impl From<Fault> for StoreError {
             Fault::NoPartition => {
                 Self::Unavailable("a partition went away; the batch is run again".into())
             }
-            Fault::Fenced => {
-                Self::Unavailable("another writer took the same number; run again".into())
-            }
+            Fault::Fenced => Self::Unavailable("another writer came first; run again".into()),
         }
     }
 }

@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::bounds::{Bounds, Expected};
 use crate::error::Fault;
+use crate::migrate;
 use crate::numbers::TopicNumbers;
 use crate::rows::{self, columns, record_columns};
 use crate::subscriptions::{ById, Topics};
@@ -32,10 +33,13 @@ const KEYS: &str = concat!(
     " FROM topic_usage u WHERE u.topic_no = ANY($7)
     UNION ALL SELECT ",
     columns!(node),
-    " FROM node_state n WHERE $8
+    " FROM node_state n WHERE n.one AND $8
     UNION ALL SELECT ",
     columns!(stand),
-    " FROM feed_meta m CROSS JOIN lane l
+    " FROM feed_meta m CROSS JOIN lane l WHERE l.one
+    UNION ALL SELECT ",
+    columns!(schema),
+    " FROM (SELECT version FROM schema_version ORDER BY version DESC LIMIT 1) AS s
     UNION ALL SELECT ",
     columns!(last),
     " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $9 ORDER BY seq DESC LIMIT 1) AS o"
@@ -45,9 +49,14 @@ const KEYS: &str = concat!(
 const RECORDS: &str = concat!(
     "SELECT ",
     record_columns!(),
-    " FROM (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::BIGINT[]) AS ingested_at) AS k
-    JOIN events e ON e.seq = k.seq AND e.ingested_at = k.ingested_at"
+    ", l.revision FROM lane l LEFT JOIN (
+        (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::BIGINT[]) AS ingested_at) AS k
+        JOIN events e ON e.seq = k.seq AND e.ingested_at = k.ingested_at) ON TRUE
+    WHERE l.one"
 );
+
+/// Where the revision stands in a row of [`RECORDS`].
+const RECORD_COLUMNS: usize = 11;
 
 /// What is there of the keys a batch needs, and where feed and lane stood then.
 pub(crate) struct Loaded {
@@ -72,20 +81,39 @@ pub(crate) async fn load_all(
     Ok(loaded)
 }
 
-/// As [`load_all`], in one statement and so as of one moment without a transaction. `None` if one
-/// statement cannot tell all: an event is there already, a version replaces another, a topic is new to
-/// this process.
-pub(crate) async fn load_at_once(
+/// As [`load_all`], without a transaction: every statement tells at which revision it was run. `None` if
+/// another batch was committed between two of them, or a topic is new to this process.
+pub(crate) async fn load_free(
     connection: &mut PgConnection,
     topics: &Topics,
     expected: Expected,
     batch: &[Command],
 ) -> Result<Option<Loaded>, Fault> {
     let needs = needs(batch);
-    let Some(numbers) = topics.numbers.known(&needs.topics) else { return Ok(None) };
-    let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, &needs).await?;
-    let stored = loaded.facts.dedupe.values().flatten().any(|row| row.seq.is_some());
-    if stored || !follow_up(batch, &loaded.facts).is_empty() {
+    let Some(mut loaded) = load_free_round(connection, topics, expected, &needs).await? else {
+        return Ok(None);
+    };
+    let more = follow_up(batch, &loaded.facts);
+    if !more.is_empty() {
+        let more = load_free_round(connection, topics, expected, &more).await?;
+        let Some(more) = more.filter(|more| more.revision == loaded.revision) else {
+            return Ok(None);
+        };
+        loaded.facts.extend(more.facts);
+    }
+    Ok(Some(loaded))
+}
+
+async fn load_free_round(
+    connection: &mut PgConnection,
+    topics: &Topics,
+    expected: Expected,
+    needs: &ReadSet,
+) -> Result<Option<Loaded>, Fault> {
+    let Some(numbers) = topics.numbers_of(&needs.topics) else { return Ok(None) };
+    let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, needs).await?;
+    let revision = load_records(connection, &topics.numbers, &mut loaded.facts).await?;
+    if revision.is_some_and(|revision| revision != loaded.revision) {
         return Ok(None);
     }
     if !needs.topics.is_empty() {
@@ -139,14 +167,16 @@ async fn load_keys(
         .bind(topics)
         .bind(needs.node.is_some())
         .bind(expected.head.0);
-    let (mut stand, mut last) = (None, None);
+    let (mut stand, mut last, mut schema) = (None, None, 0);
     for row in found.fetch_all(connection).await? {
         match row.try_get(0)? {
             rows::STAND => stand = Some(rows::stand(&row)?),
             rows::LAST => last = Some(rows::last(&row)?),
+            rows::SCHEMA => schema = row.try_get(5)?,
             sort => fact(sort, &row, numbers, &mut facts)?,
         }
     }
+    migrate::check_newest(schema)?;
     let stand = stand.ok_or_else(|| Fault::corrupt("feed_meta or lane is empty; run doctor"))?;
     let bounds = Bounds::new(stand.epoch, stand.floor, stand.topics_version, last);
     Ok(Loaded { facts, bounds: bounds.checked(expected)?, revision: stand.revision })
@@ -183,23 +213,27 @@ fn column<T>(values: impl Iterator<Item = T>) -> Vec<T> {
     values.collect()
 }
 
-/// The records of the ids that dedupe knows.
+/// The records of the ids that dedupe knows. Says at which revision they were read, if there are any.
 async fn load_records(
     connection: &mut PgConnection,
     numbers: &TopicNumbers,
     facts: &mut Facts,
-) -> Result<(), Fault> {
+) -> Result<Option<i64>, Fault> {
     let stored = facts.dedupe.values().flatten();
     let stored = stored.filter_map(|row| Some((row.seq?.0, row.first_seen_at.0)));
     let (seqs, times): (Vec<i64>, Vec<i64>) = stored.unzip();
     if seqs.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let found = sqlx::query(RECORDS).bind(seqs).bind(times).fetch_all(&mut *connection).await?;
+    let found = sqlx::query(RECORDS).bind(seqs).bind(times);
+    let mut found = found.fetch_all(&mut *connection).await?;
+    let revision = found.first().map(|row| row.try_get(RECORD_COLUMNS)).transpose()?;
+    // Without records there is still a row with the revision.
+    found.retain(|row| row.try_get::<Option<i64>, _>(0).is_ok_and(|seq| seq.is_some()));
     for record in read_records(connection, numbers, &found).await? {
         facts.records.insert(record.event().id(), Some(record));
     }
-    Ok(())
+    Ok(revision)
 }
 
 /// Reads rows of records, learning what topics they speak of.

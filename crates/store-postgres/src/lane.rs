@@ -1,9 +1,9 @@
 //! The lane's own connection: a batch from its first look to its commit.
 //!
 //! The one row of the table `lane` counts batches, and every batch changes it: who writes compares it
-//! with what it has read. As a rule nobody else writes, and one statement reads all that a batch needs:
-//! then a batch is that statement and another one that writes and commits. Otherwise it locks the row
-//! before it looks, and others wait for it.
+//! with what it has read. As a rule nobody else writes: then a batch is a statement that reads, a few more
+//! if events are there already or replace others, and one that writes and commits. Otherwise it locks the
+//! row before it looks, and others wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
 use crate::write::{topics_of, write};
 
-/// How long one try may take: connecting (10 s), waiting for the lock (5 s), and some statements of
-/// far less than a second each. It ends before the lane gives up on a store that is stuck
+/// How long one try may take: connecting (10 s), waiting for the fence and then for the lock (5 s each), and
+/// some statements of far less than a second each. It ends before the lane gives up on a store that is stuck
 /// (`apply_wait_max`, 30 s), so that the lane always learns why.
 pub(crate) const APPLY_LIMIT: Duration = Duration::from_secs(25);
 
 /// Whoever gets the lock sees all that its last holder wrote: the statements after this one take
 /// snapshots of their own, whatever isolation the server offers by itself.
 const BEGIN_LOCKED: &str =
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT revision FROM lane FOR UPDATE";
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT revision FROM lane WHERE one FOR UPDATE";
 
 /// How many batches lock before they look once another writer was met: where several write, who only
 /// hopes for the best does most of its work in vain.
@@ -40,6 +40,7 @@ pub(crate) struct Session {
     partitions: Partitions,
     /// The feed, and a head that this session has seen.
     expected: Expected,
+    floor: Seq,
     /// How many more batches lock before they look.
     crowded_batches: u32,
 }
@@ -54,7 +55,12 @@ impl Session {
         let mut connection = server.connect(Role::Lane(fsync)).await?;
         let partitions = Partitions::load(&mut connection, outbox_partition_rows).await?;
         let expected = Expected { epoch, head: Seq::ZERO };
-        Ok(Self { connection, partitions, expected, crowded_batches: 0 })
+        Ok(Self { connection, partitions, expected, floor: Seq::ZERO, crowded_batches: 0 })
+    }
+
+    /// Where the feed began when the last batch looked.
+    pub fn floor(&self) -> Seq {
+        self.floor
     }
 
     /// Runs a batch. After an error the session is of unknown state and must be dropped.
@@ -83,10 +89,10 @@ impl Session {
         topics: &Topics,
     ) -> Result<Option<Decision>, Fault> {
         let connection = &mut self.connection;
-        let loaded = facts::load_at_once(connection, topics, self.expected, batch).await?;
-        let Some((decision, revision)) = loaded.map(|loaded| decided(loaded, batch)) else {
-            return Ok(None);
-        };
+        let loaded = facts::load_free(connection, topics, self.expected, batch).await?;
+        let Some(loaded) = loaded else { return Ok(None) };
+        self.floor = loaded.bounds.feed.floor;
+        let (decision, revision) = decided(loaded, batch);
         if decision.is_empty() {
             return Ok(Some(decision));
         }
@@ -110,6 +116,7 @@ impl Session {
             let connection = &mut self.connection;
             raw_sql(BEGIN_LOCKED).execute(&mut *connection).await?;
             let loaded = facts::load_all(connection, topics, self.expected, batch).await?;
+            self.floor = loaded.bounds.feed.floor;
             let (decision, revision) = decided(loaded, batch);
             if decision.is_empty() {
                 raw_sql("ROLLBACK").execute(connection).await?;

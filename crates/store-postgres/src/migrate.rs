@@ -17,6 +17,10 @@ const MIGRATIONS: [&str; 4] = [
 /// by who changes the schema or makes a partition.
 const LOCK_KEY: i64 = i64::from_be_bytes(*b"cn_relay");
 
+/// Nobody commits a batch while the schema changes: who has looked before finds another revision.
+const HOLD_LANE: &str =
+    "LOCK TABLE lane IN EXCLUSIVE MODE; UPDATE lane SET revision = revision + 1";
+
 /// One row per change that was applied.
 const BOOTSTRAP: &str = "CREATE SCHEMA IF NOT EXISTS cn_relay;
     CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL PRIMARY KEY)";
@@ -43,6 +47,9 @@ pub(crate) async fn migrate(connection: &mut PgConnection) -> Result<(), Fault> 
 pub(crate) async fn change(connection: &mut PgConnection) -> Result<bool, Fault> {
     let version = version(connection).await?;
     let Some(sql) = MIGRATIONS.get(version) else { return Ok(false) };
+    if has_lane(connection).await? {
+        raw_sql(HOLD_LANE).execute(&mut *connection).await?;
+    }
     raw_sql(*sql).execute(&mut *connection).await?;
     let next = version as i32 + 1;
     sqlx::query("INSERT INTO schema_version (version) VALUES ($1)")
@@ -57,6 +64,24 @@ pub(crate) async fn lock(connection: &mut PgConnection) -> Result<(), Fault> {
     // Its own statement: the next one sees what the last holder of the lock committed.
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK_KEY).execute(connection).await?;
     Ok(())
+}
+
+async fn has_lane(connection: &mut PgConnection) -> Result<bool, Fault> {
+    let sql = "SELECT to_regclass('cn_relay.lane') IS NOT NULL";
+    Ok(sqlx::query(sql).fetch_one(connection).await?.try_get(0)?)
+}
+
+/// A program that runs while a newer one changes the schema writes nothing more: it does not know what
+/// it would have to write.
+pub(crate) fn check_newest(version: i64) -> Result<(), Fault> {
+    if version == i64::from(newest()) {
+        return Ok(());
+    }
+    Err(Fault::corrupt(format!(
+        "another program has changed the schema cn_relay to version {version} while this one, which knows \
+         version {}, was running: stop it and run the newer program",
+        newest()
+    )))
 }
 
 /// Whether the schema was ever made here.

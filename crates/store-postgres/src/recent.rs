@@ -46,6 +46,11 @@ impl Recent {
         rows.drain(..gone);
     }
 
+    /// Nothing that was remembered is true any more.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<FeedRow>> {
         // Rows are added one after the other: whatever a holder that panicked left has no hole.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)

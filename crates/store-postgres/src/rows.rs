@@ -133,6 +133,10 @@ macro_rules! columns {
         "6::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
         o.seq, o.ingested_at, NULL::BIGINT, NULL::BIGINT"
     };
+    (schema) => {
+        "8::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
+        s.version::BIGINT, NULL::BIGINT, NULL::BIGINT, NULL::BIGINT"
+    };
     (node) => {
         "7::SMALLINT, convert_to(n.allowance, 'UTF8'), convert_to(n.leases, 'UTF8'), NULL::BYTEA,
         NULL::BYTEA, NULL::BIGINT, n.events, n.bytes, NULL::BIGINT"
@@ -147,6 +151,7 @@ pub(crate) const USAGE: i16 = 4;
 pub(crate) const STAND: i16 = 5;
 pub(crate) const LAST: i16 = 6;
 pub(crate) const NODE: i16 = 7;
+pub(crate) const SCHEMA: i16 = 8;
 
 pub(crate) fn dedupe(row: &PgRow) -> Result<(EventId, Dedupe), Fault> {
     let seen_count: i64 = row.try_get(7)?;

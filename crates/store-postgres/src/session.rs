@@ -22,8 +22,9 @@ const PLANS: &str = "SET search_path = cn_relay;
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;
     SET enable_memoize = off";
 
-/// A lane that hangs holds up every other: the server ends it.
-const LANE: &str = "SET lock_timeout = '5s'; SET statement_timeout = '10s';
+/// A lane that hangs holds up every other: the server ends it. Who loses the fence has to see the row as it
+/// is now, and not an error about a snapshot.
+const LANE: &str = "SET default_transaction_isolation = 'read committed'; SET lock_timeout = '5s'; SET statement_timeout = '10s';
     SET idle_in_transaction_session_timeout = '10s'; SET tcp_user_timeout = '10s';
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
 

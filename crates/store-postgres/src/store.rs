@@ -41,7 +41,7 @@ pub struct PostgresStore {
     epoch: kukuri_core::Epoch,
     topics: Topics,
     readers: Readers,
-    recent: Recent,
+    recent: Arc<Recent>,
     lane: Mutex<Lane>,
     heads: watch::Sender<Seq>,
     /// This process's own commits, for the notifier.
@@ -72,6 +72,7 @@ impl PostgresStore {
         .await?;
         let bounds = first.feed;
 
+        let recent = Arc::new(Recent::default());
         let heads = watch::Sender::new(bounds.head);
         let commits = watch::Sender::new(bounds.head);
         let watched = Watched {
@@ -79,6 +80,7 @@ impl PostgresStore {
             epoch: bounds.epoch,
             heads: heads.clone(),
             poll_interval: options.poll_interval,
+            recent: Arc::clone(&recent),
         };
         let mut tasks = JoinSet::new();
         match options.wakeup {
@@ -95,7 +97,7 @@ impl PostgresStore {
             warnings,
             epoch: bounds.epoch,
             topics: Topics::default(),
-            recent: Recent::default(),
+            recent,
             lane: Mutex::new(Lane::Lost),
             server,
             options,
@@ -147,17 +149,16 @@ impl PostgresStore {
         };
         match session.run(batch, &self.topics).await {
             Ok(decision) => {
-                *lane = Lane::Open(session);
                 self.readers.note(decision.rows.last().map(|row| row.ingested_at));
                 self.recent.add(&decision);
-                if let Some(floor) = decision.floor {
-                    self.recent.trim(floor);
-                }
+                self.recent.trim(decision.floor.unwrap_or(session.floor()));
                 publish(&self.heads, decision.head());
                 publish(&self.commits, decision.head());
+                *lane = Lane::Open(session);
                 Ok(decision)
             }
             Err(fault) => {
+                self.recent.clear();
                 if let Fault::Store(StoreError::Io(why)) = &fault {
                     *lane = Lane::Failed(why.clone());
                 }

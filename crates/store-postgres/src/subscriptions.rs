@@ -2,7 +2,7 @@
 //! feed's own row counts their changes, so whoever has read it in a transaction knows whether what
 //! is remembered is true there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kukuri_core::{NodeTopic, TopicId};
@@ -21,6 +21,15 @@ pub(crate) struct Topics {
     pub subscriptions: Subscriptions,
 }
 
+impl Topics {
+    /// The numbers by which usage of topics is found, if nothing has to be asked for them. A topic that
+    /// nobody subscribed to holds nothing, and may have no number.
+    pub fn numbers_of(&self, topics: &BTreeSet<TopicId>) -> Option<Vec<i32>> {
+        let latest = self.subscriptions.latest()?;
+        self.numbers.known(topics.iter().filter(|topic| latest.contains_key(*topic)))
+    }
+}
+
 pub(crate) type ById = HashMap<TopicId, NodeTopic>;
 
 #[derive(Default)]
@@ -29,6 +38,12 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
+    /// All of them, as they were when they were last read.
+    fn latest(&self) -> Option<Arc<ById>> {
+        let remembered = self.remembered.read().unwrap_or_else(PoisonError::into_inner);
+        remembered.as_ref().map(|(_, topics)| Arc::clone(topics))
+    }
+
     /// All of them, if they are remembered as they were at `version`.
     pub fn remembered(&self, version: i64) -> Option<Arc<ById>> {
         let remembered = self.remembered.read().unwrap_or_else(PoisonError::into_inner).clone();

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Step;
 use crate::{TopicId, Usage};
 
 /// Pressure is gone when every load is at most so much of its limit.
@@ -70,6 +71,14 @@ impl Cause {
             Self::Events { .. } => "events",
             Self::Lag { .. } => "lag",
         }
+    }
+}
+
+impl Cause {
+    /// Whether a step can be of help. A consumer that is behind is not, by events that leave: each is one
+    /// more row for it to read.
+    pub(super) fn moves_to(&self, step: Step) -> bool {
+        !matches!(self, Self::Lag { .. }) || step <= Step::StopLowPriority
     }
 }
 

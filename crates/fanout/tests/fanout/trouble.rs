@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kukuri_core::{Cursor, FeedRow};
+use kukuri_core::{Act, Cursor, Facts, FeedRow, ReadSet, TopicId};
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_store::conformance::double::Double;
+use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{FeedError, Model, Store, StoreError};
 use kukuri_testkit::generate::World;
 use tokio::time::timeout;
@@ -16,7 +17,14 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 
 struct Away {
     model: Model,
-    away: AtomicBool,
+    feed: AtomicBool,
+    bodies: AtomicBool,
+}
+
+impl Away {
+    fn error() -> StoreError {
+        StoreError::Unavailable("the server is away".into())
+    }
 }
 
 #[async_trait]
@@ -26,9 +34,16 @@ impl Double for Away {
     }
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
-        match self.away.load(Ordering::SeqCst) {
-            true => Err(StoreError::Unavailable("the server is away".into()).into()),
+        match self.feed.load(Ordering::SeqCst) {
+            true => Err(Self::error().into()),
             false => self.model.feed(after, rows_max).await,
+        }
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        match self.bodies.load(Ordering::SeqCst) {
+            true => Err(Self::error()),
+            false => self.model.facts(needs).await,
         }
     }
 }
@@ -36,12 +51,25 @@ impl Double for Away {
 /// Whoever asks how the node is learns that nothing is delivered, and when that is over.
 #[tokio::test]
 async fn trouble_is_told_as_long_as_it_lasts() {
-    let store = Arc::new(Away { model: Model::default(), away: AtomicBool::new(true) });
+    let (feed, bodies) = (AtomicBool::new(true), AtomicBool::new(true));
+    let store = Arc::new(Away { model: Model::default(), feed, bodies });
+    crate::slow::apply(&*store, vec![Act::carry(TopicId::global(), "")]).await;
     let config = FanoutConfig { poll_interval: Duration::from_millis(1), ..FanoutConfig::STANDARD };
     let fanout = Fanout::start(store.clone(), Arc::new(World::now), config).await.unwrap();
     let mut trouble = fanout.trouble();
-    let told = timeout(WAIT_MAX, trouble.wait_for(Option::is_some)).await.unwrap().unwrap().clone();
-    assert!(told.is_some_and(|why| why.contains("the server is away")));
-    store.away.store(false, Ordering::SeqCst);
-    timeout(WAIT_MAX, trouble.wait_for(Option::is_none)).await.unwrap().unwrap();
+    let mut until = async |some: bool| {
+        let told = trouble.wait_for(|trouble| trouble.is_some() == some);
+        timeout(WAIT_MAX, told).await.unwrap().unwrap().clone()
+    };
+    assert!(until(true).await.is_some_and(|why| why.contains("the server is away")));
+    store.feed.store(false, Ordering::SeqCst);
+    until(false).await;
+    // Rows without their bodies are of no use either.
+    let draft = Draft::new(1, World::NOW).tag("t", TopicId::global().as_str());
+    let event = Author::numbered(1).admit(&draft, World::NOW);
+    crate::slow::apply(&*store, vec![Act::Publish(event)]).await;
+    until(true).await;
+    store.bodies.store(false, Ordering::SeqCst);
+    until(false).await;
+    crate::handoff::reach(&fanout, store.model.bounds().await.unwrap().head).await;
 }

@@ -64,7 +64,8 @@ impl Bulk {
     fn sql(&self) -> String {
         let (revision, expected) = (self.arguments.len() + 1, self.arguments.len() + 2);
         let mut sql = format!(
-            "WITH fence AS (UPDATE lane SET revision = revision + 1 WHERE revision = ${revision}
+            "WITH fence AS (UPDATE lane SET revision = revision + 1
+                WHERE one AND revision = ${revision}
                 RETURNING 1)"
         );
         let mut counts = Vec::new();
@@ -100,9 +101,9 @@ fn missing_rows(error: sqlx::Error, parts: &[Part]) -> Fault {
     let Some((_, changed)) = text.and_then(|text| text.split_once(MISSING_ROWS)) else {
         return error.into();
     };
-    let changed = changed.trim_matches([' ', '"']);
-    let numbers =
-        changed.trim_matches(['{', '}']).split(',').map(|rows| rows.parse::<usize>().ok());
+    // What stands around it depends on the server's language.
+    let changed = changed.split(['{', '}']).nth(1).unwrap_or_default();
+    let numbers = changed.split(',').map(|rows| rows.parse::<usize>().ok());
     let short = parts.iter().filter(|part| part.changed.is_some()).zip(numbers);
     let mut short = short.filter(|(part, changed)| part.changed != *changed);
     if short.any(|(part, _)| part.sql == super::node::UPDATE_MONTHS) {

@@ -7,13 +7,13 @@ use kukuri_core::{Change, Decision, Keep, NodeKey, NodeState, Record};
 use super::{Bulk, Columns, Sorted};
 use crate::calendar::Month;
 
-const INSERT: &str = "INSERT INTO node_state (events, bytes, allowance, leases)
-    SELECT UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::TEXT[]), UNNEST($4::TEXT[])";
+const INSERT: &str = "INSERT INTO node_state (one, events, bytes, allowance, leases)
+    SELECT TRUE, UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::TEXT[]), UNNEST($4::TEXT[])";
 const UPDATE: &str = "UPDATE node_state n
     SET events = k.events, bytes = k.bytes, allowance = k.allowance, leases = k.leases
     FROM (SELECT UNNEST($1::BIGINT[]) AS events, UNNEST($2::BIGINT[]) AS bytes,
         UNNEST($3::TEXT[]) AS allowance, UNNEST($4::TEXT[]) AS leases) AS k
-    WHERE TRUE";
+    WHERE n.one";
 
 pub(super) fn state(bulk: &mut Bulk, changes: &[Change<NodeKey, NodeState>]) {
     let changes = Sorted::new(changes);

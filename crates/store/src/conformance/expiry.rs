@@ -3,7 +3,9 @@
 use kukuri_core::{Act, Admitted, Duplicate, MarkState, Outcome, Reason, Rejection, State};
 use kukuri_event::UnixSeconds;
 
-use super::scene::{NOW, PLENTY, Scene, alice, delete, draft, filter, id, ids, key, note, signed};
+use super::scene::{
+    NOW, PLENTY, Scene, alice, delete, draft, filter, id, ids, key, note, removed, signed,
+};
 
 fn in_seconds(seconds: i64) -> UnixSeconds {
     NOW.saturating_add(seconds)
@@ -35,13 +37,13 @@ pub async fn the_sweep_announces_what_expired(scene: Scene) {
     assert_eq!(due, Ok(ids(&[&brief])));
     let sweep = Act::Expire(ids(&[&brief, &lasting]));
     let (outcome, rows) = scene.act_at(in_seconds(10), sweep.clone()).await;
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, removed(&[&brief]));
     assert_eq!(rows, [delete(&brief, 'a', "", Reason::Expiration)]);
     let record = scene.record(&brief).await.expect("it is kept until retention");
     assert_eq!(record.state, State::Expired);
     // A clock that went back does not bring it back.
     assert_eq!(visible_at(&scene, NOW).await, ids(&[&lasting]));
-    assert_eq!(scene.act_at(in_seconds(11), sweep).await, (Outcome::Done, vec![]));
+    assert_eq!(scene.act_at(in_seconds(11), sweep).await, (removed(&[]), vec![]));
     assert_eq!(scene.store().expired(in_seconds(99), PLENTY).await, Ok(vec![]));
     let expired = Outcome::Refused(Rejection::Expired);
     assert_eq!(scene.publish(&brief).await, (expired, vec![]));
@@ -52,7 +54,7 @@ pub async fn nothing_expires_before_its_time(scene: Scene) {
     let brief = brief_note(1, 10);
     scene.given(&[&brief]).await;
     let early = Act::Expire(ids(&[&brief]));
-    assert_eq!(scene.act_at(in_seconds(9), early).await, (Outcome::Done, vec![]));
+    assert_eq!(scene.act_at(in_seconds(9), early).await, (removed(&[]), vec![]));
     assert_eq!(scene.visible('a').await, ids(&[&brief]));
     assert_eq!(scene.store().expired(in_seconds(9), PLENTY).await, Ok(vec![]));
 }
