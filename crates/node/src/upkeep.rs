@@ -294,7 +294,8 @@ mod tests {
 
     #[test]
     fn the_soft_limit_of_a_small_node_is_not_rounded_to_hundreds() {
-        for (whole, part) in [(0, 0), (50, 45), (99, 89), (350, 315), (u64::MAX, u64::MAX / 10 * 9)] {
+        for (whole, part) in [(0, 0), (50, 45), (99, 89), (350, 315), (u64::MAX, u64::MAX / 10 * 9)]
+        {
             let found = percent_of(whole, 90);
             assert!(found >= part && found <= whole, "{whole}: {found}");
         }
