@@ -39,7 +39,8 @@ async fn flood(node: &Node, texts: &[String]) -> Vec<String> {
 
 async fn full_topics(home: Home) {
     let time = Time::start();
-    let mut node = Node::start(home.open().await, &time);
+    let node = Node::start(home.open().await, &time);
+    let mut beside = Node::start(home.open().await, &time);
     let limit = |on_full| IngestPolicy {
         max_events: Some(EVENTS_MAX as u64),
         on_full,
@@ -53,21 +54,19 @@ async fn full_topics(home: Home) {
     for round in 0..ROUNDS {
         let range = round * PER_ROUND..(round + 1) * PER_ROUND;
         // All at once, and upkeep beside them.
-        let other = Node::start(home.open().await, &time);
-        let (evicted, refused, taken, kept) = tokio::join!(
+        let (evicted, refused, taken, ()) = tokio::join!(
             flood(&node, &evicting[range.clone()]),
-            flood(&other, &refusing[range.clone()]),
-            flood(&other, &free[range.clone()]),
-            async { time.pass(Duration::from_secs(5)) },
+            flood(&node, &refusing[range.clone()]),
+            flood(&node, &free[range.clone()]),
+            beside.keep(),
         );
-        let () = kept;
         assert!(evicted.iter().chain(&taken).all(String::is_empty), "{evicted:?} {taken:?}");
         for (nth, said) in range.clone().zip(refused) {
             let expected = if nth < EVENTS_MAX { "" } else { "restricted: topic is full" };
             assert_eq!(said, expected, "note {nth}");
         }
-        other.end().await;
-        node.keep().await;
+        time.pass(Duration::from_secs(5));
+        beside.keep().await;
         let end = range.end;
         assert_eq!(node.visible('a').await, ids(&evicting[end - EVENTS_MAX..end]));
         assert_eq!(node.visible('b').await, ids(&refusing[..EVENTS_MAX]));
@@ -83,6 +82,7 @@ async fn full_topics(home: Home) {
     assert_eq!(node.purge('b').await.events, EVENTS_MAX as u64 + 1);
     assert_eq!(node.say(refusing.last().expect("some")).await, "");
     assert_eq!(doctor(&*node.store).await, [] as [&str; 0]);
+    beside.end().await;
     node.end().await;
 }
 
