@@ -15,6 +15,7 @@ mod walk;
 
 pub use checks::{Checks, Moved};
 pub use finding::{Finding, Subject};
+pub use walk::{Examined, Walk};
 
 use serde::Serialize;
 
@@ -22,7 +23,6 @@ use crate::cli::{Common, DoctorArgs};
 use crate::exit::Exit;
 use crate::open::open_existing;
 use crate::output::Output;
-use walk::{Examined, Walk};
 
 /// Findings of one check that are printed; the rest is counted.
 const SHOWN_PER_CHECK_MAX: usize = 50;

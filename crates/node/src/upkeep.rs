@@ -219,7 +219,7 @@ impl Keeper {
         disk_free_bytes: Option<u64>,
     ) -> Pressure {
         let UpkeepSettings { capacity, soft_percent, disk_reserve_bytes, .. } = self.settings;
-        let soft = |max: Option<u64>| max.map(|max| max / 100 * u64::from(soft_percent));
+        let soft = |max: Option<u64>| max.map(|max| percent_of(max, soft_percent));
         let lag = |(topic, _): &(NodeTopic, Usage)| {
             let lag_seconds_max = topic.ingest_policy.max_lag_seconds?.into();
             Some(LagLimit { topic: topic.topic_id.clone(), lag_seconds_max })
@@ -267,6 +267,12 @@ impl Keeper {
     }
 }
 
+/// So many hundredths of a number, however small or large it is.
+fn percent_of(whole: u64, percent: u32) -> u64 {
+    let part = u128::from(whole) * u128::from(percent) / 100;
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
 /// What cannot wait for a full round: what nobody may see any more, and what is over its limit.
 fn is_urgent(look: &Look) -> bool {
     matches!(look, Look::Expired | Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
@@ -279,5 +285,21 @@ fn tell_storage(storage: Storage) {
             reserve_bytes,
             "less is free on the disk than its reserve: nothing is taken in until there is room"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_of_a_small_node_is_not_rounded_to_hundreds() {
+        for (whole, part) in [(0, 0), (50, 45), (99, 89), (350, 315), (u64::MAX, u64::MAX / 10 * 9)]
+        {
+            let found = percent_of(whole, 90);
+            assert!(found >= part && found <= whole, "{whole}: {found}");
+        }
+        assert_eq!(percent_of(350, 90), 315);
+        assert_eq!(percent_of(u64::MAX, 100), u64::MAX);
     }
 }

@@ -2,7 +2,7 @@
 //! skipped.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -171,6 +171,26 @@ impl Drop for Point {
         }
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// Writes a file until its disk is full, and gives back so many bytes.
+///
+/// # Errors
+/// Any but that the disk is full.
+pub fn fill(file: &Path, free_bytes: u64) -> io::Result<()> {
+    let mut ballast = File::create(file)?;
+    for piece_bytes in [1 << 16, 1 << 12] {
+        let piece = vec![0; piece_bytes];
+        loop {
+            match ballast.write_all(&piece) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let length = ballast.metadata()?.len();
+    ballast.set_len(length - free_bytes)
 }
 
 fn loop_mount(disk: &Path, path: PathBuf, options: &str) -> Result<Point, Unmountable> {

@@ -20,17 +20,18 @@ pub struct Spec<'a> {
     pub handled: BTreeSet<String>,
 }
 
-#[derive(Debug)]
-struct Event {
-    id: String,
-    pubkey: String,
-    created_at: i64,
-    kind: u64,
-    tags: Vec<Vec<String>>,
+/// An event as its JSON says it.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub id: String,
+    pub pubkey: String,
+    pub created_at: i64,
+    pub kind: u64,
+    pub tags: Vec<Vec<String>>,
 }
 
 /// What versions of an event share: kind, author, `d`.
-type Key<'a> = (u64, &'a str, &'a str);
+pub type Key<'a> = (u64, &'a str, &'a str);
 
 impl Spec<'_> {
     /// # Panics
@@ -92,7 +93,9 @@ fn deleted(requests: &[&Event], event: &Event) -> bool {
 }
 
 impl Event {
-    fn read(text: &str) -> Event {
+    /// # Panics
+    /// When the text is no event.
+    pub fn read(text: &str) -> Event {
         let value: Value = serde_json::from_str(text).expect("an event is JSON");
         let text = |value: &Value| value.as_str().expect("a string").to_owned();
         let list = |value: &Value| value.as_array().expect("a list").clone();
@@ -106,19 +109,24 @@ impl Event {
         }
     }
 
-    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    /// The first values of the tags of a name.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.tags.iter().filter(move |tag| tag[0] == name);
         named.filter_map(|tag| tag.get(1)).map(String::as_str)
     }
 
     /// A number of seconds; anything else does not expire.
-    fn expiration(&self) -> Option<i64> {
+    pub fn expiration(&self) -> Option<i64> {
         let digits = |text: &&str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
         let end = self.values("expiration").find(digits)?;
         Some(end.parse().unwrap_or(i64::MAX))
     }
 
-    fn key(&self) -> Option<Key<'_>> {
+    /// `None` for events that have no versions.
+    ///
+    /// # Panics
+    /// When an addressable event has no `d`.
+    pub fn key(&self) -> Option<Key<'_>> {
         let d = match self.kind {
             0 | 3 | 10_000..20_000 => "",
             30_000..40_000 => {

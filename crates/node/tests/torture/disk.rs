@@ -1,15 +1,14 @@
 //! A full disk: a clear error, or patience until there is room again; nothing acknowledged is lost,
 //! and what is stored can be read all the time.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use kukuri_testkit::condition::wait_for;
-use kukuri_testkit::mount::{Tmpfs, Unmountable};
+use kukuri_testkit::mount::{Tmpfs, Unmountable, fill};
 use kukuri_testkit::postgres::{Cluster, Durability, Settings};
 use kukuri_testkit::scratch::Scratch;
 
@@ -106,23 +105,6 @@ fn move_away(directory: &Path, to: &Path) {
     assert!(moved.is_ok_and(|status| status.success()), "root can move the log");
     let name = directory.file_name().expect("the log has a name");
     symlink(to.join(name), directory).expect("the log's place is free");
-}
-
-/// Writes until the disk is full, and gives back so many bytes.
-fn fill(file: &Path, free_bytes: u64) -> io::Result<()> {
-    let mut ballast = File::create(file)?;
-    for piece_bytes in [1 << 16, 1 << 12] {
-        let piece = vec![0; piece_bytes];
-        loop {
-            match ballast.write_all(&piece) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    let length = ballast.metadata()?.len();
-    ballast.set_len(length - free_bytes)
 }
 
 async fn give_up(test: &str, site: Result<Site, Unmountable>) {

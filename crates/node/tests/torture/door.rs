@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use kukuri_event::{Class, Event, EventId};
+use kukuri_event::{Class, Event, EventId, UnixSeconds};
 use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::process::Process;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::checker::{Answer, History};
 use crate::import::SILENCE_MAX;
-use crate::load::Load;
+use crate::load::{Load, NOW};
 use crate::rig::{Place, Program};
 
 /// A test sends more than any client would.
@@ -41,7 +41,11 @@ pub struct Node {
 
 impl Node {
     pub fn start(place: &Place) -> Node {
-        let mut command = place.command(Program::Node);
+        Node::start_at(place, NOW)
+    }
+
+    pub fn start_at(place: &Place, now: UnixSeconds) -> Node {
+        let mut command = place.command_at(Program::Node, now);
         command.args(["run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         command.envs(WITHOUT_RATES.map(|name| (name, "0")));
         let mut process = Process::spawn(&mut command).expect("the node can be started");

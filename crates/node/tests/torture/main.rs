@@ -14,6 +14,7 @@ mod load;
 mod opening;
 mod postgres;
 mod power;
+mod purge;
 mod race;
 mod rig;
 mod sabotage;

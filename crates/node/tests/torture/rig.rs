@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use anyhow::Result;
+use kukuri_event::UnixSeconds;
 use kukuri_store::Store;
 use kukuri_store_postgres::{Fsync, PostgresStore};
 use kukuri_store_sqlite::SqliteStore;
@@ -75,13 +76,18 @@ pub enum Place {
 impl Place {
     /// The program with the arguments that name this place and the clock.
     pub fn command(&self, program: Program) -> Command {
+        self.command_at(program, NOW)
+    }
+
+    /// As [`Place::command`], at another time.
+    pub fn command_at(&self, program: Program, now: UnixSeconds) -> Command {
         let (flag, value): (_, OsString) = match self {
             Self::Sqlite(directory) => ("--data", directory.into()),
             Self::Postgres(url) => ("--database", url.into()),
         };
         let mut command = program.command();
         command.env_remove(UNSAFE_FOR_TESTS).env_remove("KUKURI_DATABASE");
-        command.arg(flag).arg(value).arg("--now").arg(NOW.0.to_string());
+        command.arg(flag).arg(value).arg("--now").arg(now.0.to_string());
         command
     }
 

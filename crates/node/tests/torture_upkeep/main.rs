@@ -1,0 +1,10 @@
+//! Upkeep, driven round by round under a clock of the test's own: a year of it, its crashes, full topics
+//! and disks, and what comes again long after it left.
+
+mod arrivals;
+mod crash;
+mod full;
+mod home;
+mod reserve;
+mod rig;
+mod year;
