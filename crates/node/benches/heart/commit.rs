@@ -1,6 +1,7 @@
 //! What a commit costs, with all rules.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kukuri_core::{Act, Command};
@@ -108,17 +109,7 @@ pub async fn one_in_flight(backend: &Backend, load: Load<'_>) -> anyhow::Result<
         // The first few for one sender alone, the rest for many.
         let ours = if senders == 1 { &commands[..half.min(2_000)] } else { &commands[half..] };
         let start = Instant::now();
-        let mut tasks = JoinSet::new();
-        for part in ours.chunks(ours.len().div_ceil(senders)) {
-            let acts: Vec<Act> = part.iter().map(|command| command.act.clone()).collect();
-            let lane = Arc::clone(&lane);
-            tasks.spawn(async move {
-                for act in acts {
-                    let outcome = lane.run(act).await.expect("the lane answers");
-                    assert!(outcome.is_ok(), "the load is accepted");
-                }
-            });
-        }
+        let mut tasks = send(&lane, ours, senders, Arc::default());
         while let Some(task) = tasks.join_next().await {
             task?;
         }
@@ -130,6 +121,28 @@ pub async fn one_in_flight(backend: &Backend, load: Load<'_>) -> anyhow::Result<
         );
     }
     Ok(())
+}
+
+/// Senders that share the commands and count what was answered.
+pub fn send(
+    lane: &Arc<Lane>,
+    commands: &[Command],
+    senders: usize,
+    answered: Arc<AtomicU64>,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for part in commands.chunks(commands.len().div_ceil(senders)) {
+        let acts: Vec<Act> = part.iter().map(|command| command.act.clone()).collect();
+        let (lane, answered) = (Arc::clone(lane), Arc::clone(&answered));
+        tasks.spawn(async move {
+            for act in acts {
+                let outcome = lane.run(act).await.expect("the lane answers");
+                assert!(outcome.is_ok(), "the load is accepted");
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    tasks
 }
 
 /// How many events a store holds when it is called small.

@@ -28,19 +28,23 @@ impl<'a> Load<'a> {
 }
 
 pub fn admit(lines: &[String]) -> Vec<Command> {
+    admit_at(lines, NOW.into())
+}
+
+/// The same for a node whose clock says `at`.
+pub fn admit_at(lines: &[String], at: UnixMillis) -> Vec<Command> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let share = lines.len().div_ceil(cores).max(1);
     std::thread::scope(|scope| {
         let parts: Vec<_> = lines
             .chunks(share)
-            .map(|part| scope.spawn(|| part.iter().map(|l| command(l)).collect::<Vec<_>>()))
+            .map(|part| scope.spawn(move || part.iter().map(|l| command(l, at)).collect::<Vec<_>>()))
             .collect();
         parts.into_iter().flat_map(|part| part.join().expect("the load is valid")).collect()
     })
 }
 
-fn command(line: &str) -> Command {
-    let at = UnixMillis::from(NOW);
+fn command(line: &str, at: UnixMillis) -> Command {
     let door = Door {
         limits: &Limits::STANDARD,
         topicless: Topicless::Reject,

@@ -3,8 +3,9 @@
 //! them.
 //!
 //! `make bench` runs all of it. `KUKURI_BENCH_EVENTS` sets the load (300 000), `KUKURI_BENCH_GROWN` how
-//! far the store grows at the end (1 000 000), `KUKURI_BENCH_ONLY` names one back end, and
-//! `KUKURI_BENCH_PARTS` some of `match`, `commit`, `query`, `lane`, `import` and `growth`.
+//! far the store grows at the end (1 000 000), `KUKURI_BENCH_PURGED` how many events a purge is of
+//! (200 000), `KUKURI_BENCH_ONLY` names one back end, and `KUKURI_BENCH_PARTS` some of `match`, `commit`,
+//! `query`, `lane`, `import`, `purge` and `growth`.
 
 mod backend;
 mod commit;
@@ -12,6 +13,7 @@ mod import;
 mod load;
 mod matching;
 mod meter;
+mod purge;
 mod query;
 
 use anyhow::Context;
@@ -46,6 +48,7 @@ async fn main() -> anyhow::Result<()> {
 async fn run() -> anyhow::Result<()> {
     let events = setting("KUKURI_BENCH_EVENTS", 300_000)?;
     let grown = setting("KUKURI_BENCH_GROWN", 1_000_000)?;
+    let purged = setting("KUKURI_BENCH_PURGED", 200_000)?;
     let only = std::env::var("KUKURI_BENCH_ONLY").ok();
     let bulk = Bulk::standard(SEED, events, NOW);
     eprintln!("signing {events} events …");
@@ -78,6 +81,9 @@ async fn run() -> anyhow::Result<()> {
         }
         if wanted("import") {
             import::measure(kind, &bulk, &lines, commit)?;
+        }
+        if wanted("purge") {
+            purge::measure(kind, &bulk, purged).await?;
         }
         if wanted("growth") && grown > events {
             commit::growth(kind, &bulk, grown).await?;

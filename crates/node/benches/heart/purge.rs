@@ -1,0 +1,160 @@
+//! What letting go of aged events costs: how much of its rate ingest keeps beside it, how fast events
+//! leave, and how long it takes until their space is given back.
+
+mod space;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kukuri_core::{Command, Keeping, Look, Stats, UnixMillis, plan};
+use kukuri_event::UnixSeconds;
+use kukuri_lane::{Lane, LaneConfig};
+use kukuri_node::upkeep::{Pace, Sweep, SweepError, Target};
+use kukuri_store::{Clock, Store, node_state};
+use kukuri_testkit::generate::bulk::Bulk;
+use tokio::time::interval;
+
+use crate::NOW;
+use crate::backend::{Backend, Kind};
+use crate::commit::send;
+use crate::load::{PIECE_EVENTS, admit, admit_at};
+
+/// When most of what is purged was taken in: it has aged, and lies in a month of its own.
+const AGED: UnixSeconds = UnixSeconds(NOW.0 - 40 * 86_400);
+/// When a tenth as much was, in a month before.
+const AGED_BEFORE: UnixSeconds = UnixSeconds(NOW.0 - 90 * 86_400);
+
+const SENDERS: usize = 64;
+const BATCH_EVENTS: usize = 1024;
+/// Rates are read from counters about so often: a moment that ends with neither side's end.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Limits: see "Must show" of the issue of retention.
+const INGEST_KEPT_PERCENT_MIN: f64 = 80.0;
+const PURGE_RATE_MIN: f64 = 5_000.0;
+const ANNOUNCE_RATE_MIN: f64 = 10_000.0;
+
+/// What is said beside a figure that has a limit.
+fn verdict(holds: bool) -> &'static str {
+    if holds { "holds" } else { "MISSED" }
+}
+
+/// Purges `purged` events, and a tenth as many that are older still.
+pub async fn measure(kind: Kind, bulk: &Bulk, purged: usize) -> anyhow::Result<()> {
+    let backend = Backend::open(kind, bulk).await?;
+    for (until, events) in [(AGED_BEFORE, purged / 10), (AGED, purged)] {
+        fill(&backend, &Bulk { until, events, ..bulk.clone() }).await?;
+    }
+    let backend = backend.reopened().await?;
+    eprintln!("signing {purged} events …");
+    let fresh = admit(&Bulk { events: purged, ..bulk.clone() }.lines());
+    let clock: Clock = Arc::new(|| NOW.into());
+    let lane = Arc::new(Lane::start(Arc::clone(&backend.store), clock, LaneConfig::STANDARD));
+    beside_ingest(&*backend.store, &lane, &fresh).await?;
+    announce(&backend, &lane, kind).await?;
+    space::give_back(&backend, kind).await
+}
+
+async fn fill(backend: &Backend, bulk: &Bulk) -> anyhow::Result<()> {
+    eprintln!("signing {} events …", bulk.events);
+    for lines in bulk.lines().chunks(PIECE_EVENTS) {
+        for batch in admit_at(lines, bulk.until.into()).chunks(BATCH_EVENTS) {
+            backend.store.apply(batch.into()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ingest alone before and after, because the machine has better and worse minutes.
+async fn beside_ingest(
+    store: &dyn Store,
+    lane: &Arc<Lane>,
+    fresh: &[Command],
+) -> anyhow::Result<()> {
+    let (before, rest) = fresh.split_at(fresh.len() / 4);
+    let (between, after) = rest.split_at(fresh.len() / 2);
+    let (first, _) = rates(lane, before, std::future::pending(), &AtomicU64::new(0)).await?;
+    let left = AtomicU64::new(0);
+    let purge = purge(store, lane, Pace::BESIDE_INGEST, &left);
+    let (beside, purging) = rates(lane, between, purge, &left).await?;
+    let (last, _) = rates(lane, after, std::future::pending(), &AtomicU64::new(0)).await?;
+    let kept = 100.0 * beside / ((first + last) / 2.0);
+    println!(
+        "purge beside ingest: {SENDERS} senders put in {beside:.0} events/s, {first:.0} before and {last:.0} after it: {kept:.0} % kept (at least {INGEST_KEPT_PERCENT_MIN:.0} %: {}); {purging:.0} events/s leave (at least {PURGE_RATE_MIN:.0}: {})",
+        verdict(kept >= INGEST_KEPT_PERCENT_MIN),
+        verdict(purging >= PURGE_RATE_MIN),
+    );
+    Ok(())
+}
+
+/// How many commands are answered and how many events leave per second while both sides are at work.
+async fn rates(
+    lane: &Arc<Lane>,
+    commands: &[Command],
+    purge: impl Future<Output = Result<(), SweepError>>,
+    left: &AtomicU64,
+) -> anyhow::Result<(f64, f64)> {
+    let answered = Arc::new(AtomicU64::new(0));
+    let start = Instant::now();
+    let mut senders = send(lane, commands, SENDERS, Arc::clone(&answered));
+    let mut looks = interval(LOOK_INTERVAL);
+    let mut purge = std::pin::pin!(purge);
+    loop {
+        tokio::select! {
+            ended = &mut purge => break ended?,
+            // The first sender that has nothing left ends it: the others are fewer than before.
+            _ = senders.join_next() => break,
+            _ = looks.tick() => {}
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let counts = (answered.load(Ordering::Relaxed), left.load(Ordering::Relaxed));
+    while let Some(sender) = senders.join_next().await {
+        sender?;
+    }
+    Ok((counts.0 as f64 / seconds, counts.1 as f64 / seconds))
+}
+
+/// Lets go of all that has aged, topic by topic, as upkeep does.
+async fn purge(
+    store: &dyn Store,
+    lane: &Lane,
+    pace: Pace,
+    left: &AtomicU64,
+) -> Result<(), SweepError> {
+    let now = UnixMillis::from(NOW);
+    let (topics, node) = (store.topics().await?, node_state(store).await?);
+    let looks = plan(Stats { topics: &topics, node: &node }, Keeping::STANDARD, now);
+    let sweep = Sweep { store, lane, fence: None, pace };
+    for look in looks.into_iter().filter(|look| matches!(look, Look::Aged { .. })) {
+        let mut told = |chunk: kukuri_core::Usage| {
+            left.fetch_add(chunk.events, Ordering::Relaxed);
+        };
+        sweep.run(&Target::Planned(look), now, &mut told).await?;
+    }
+    Ok(())
+}
+
+/// The rest leaves as fast as it goes, with nothing beside it.
+async fn announce(backend: &Backend, lane: &Lane, kind: Kind) -> anyhow::Result<()> {
+    let (cpu, server_cpu, start) = (backend.cpu(), backend.server_cpu(), Instant::now());
+    let left = AtomicU64::new(0);
+    purge(&*backend.store, lane, Pace::Unbounded, &left).await?;
+    let left = left.into_inner() as f64;
+    let rate = left / start.elapsed().as_secs_f64();
+    let micros = |time: Duration| time.as_secs_f64() * 1e6 / left;
+    let limit = match kind {
+        Kind::Sqlite => String::new(),
+        Kind::Postgres => {
+            let holds = verdict(rate >= ANNOUNCE_RATE_MIN);
+            format!(" (at least {ANNOUNCE_RATE_MIN:.0}: {holds})")
+        }
+    };
+    println!(
+        "purge alone: {left:.0} events leave at {rate:.0} events/s{limit}; {:.1} µs of CPU each ({:.1} µs of it the server's)",
+        micros(backend.cpu().saturating_sub(cpu)),
+        micros(backend.server_cpu().saturating_sub(server_cpu)),
+    );
+    Ok(())
+}
