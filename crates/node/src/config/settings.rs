@@ -184,7 +184,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting(
         "capacity.disk_reserve_mib",
-        "With less than this free on the disk, nothing is taken in; deleting and purging go on. For SQLite.",
+        "With less than this free on the disk, nothing is taken in; deleting and purging go on. For SQLite, whose log alone takes 32: leave it at 64 or more.",
     ),
     setting("limits.message_bytes_max", "A message of a client."),
     setting("limits.filters_max", "Filters of one REQ or COUNT."),
@@ -289,6 +289,7 @@ mod tests {
         standard.database = None;
         (standard.relay.contact, standard.relay.pubkey, standard.auth.enforce_at) =
             (None, None, None);
+        (standard.capacity.max_events, standard.capacity.max_bytes) = (None, None);
         assert_eq!(standard, Config::default());
     }
 

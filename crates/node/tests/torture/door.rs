@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{SinkExt, Stream, StreamExt};
 use kukuri_event::{Class, Event, EventId, UnixSeconds};
 use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::process::Process;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::checker::{Answer, History};
@@ -45,8 +45,19 @@ impl Node {
     }
 
     pub fn start_at(place: &Place, now: UnixSeconds) -> Node {
+        Node::start_with(place, now, &[])
+    }
+
+    /// With these variables set.
+    pub fn start_with(place: &Place, now: UnixSeconds, settings: &[(&str, &str)]) -> Node {
         let mut command = place.command_at(Program::Node, now);
-        command.args(["run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        command.envs(settings.iter().copied()).args([
+            "run",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+        ]);
         command.envs(WITHOUT_RATES.map(|name| (name, "0")));
         let mut process = Process::spawn(&mut command).expect("the node can be started");
         let ready = wait_for("the banner", START_WAIT_MAX, || {
@@ -70,6 +81,33 @@ impl Node {
 
 async fn connect(url: &str) -> Socket {
     connect_async(url).await.expect("the node takes connections").0
+}
+
+/// Asks and publishes, one thing after the other.
+pub struct Client(Socket);
+
+impl Client {
+    pub async fn connect(node: &Node) -> Client {
+        Client(connect(&node.url).await)
+    }
+
+    /// What is said to an event.
+    pub async fn publish(&mut self, text: &str) -> String {
+        let answer = self.ask(&format!("[\"EVENT\",{text}]")).await;
+        assert_eq!(answer[0], "OK", "{answer}");
+        answer[3].as_str().expect("a text").to_owned()
+    }
+
+    /// How many events match.
+    pub async fn count(&mut self, filter: &Value) -> u64 {
+        let answer = self.ask(&json!(["COUNT", "all", filter]).to_string()).await;
+        answer[2]["count"].as_u64().unwrap_or_else(|| panic!("no count: {answer}"))
+    }
+
+    async fn ask(&mut self, message: &str) -> Value {
+        self.0.send(Message::text(message)).await.expect("the node listens");
+        next(&mut self.0).await.expect("the node answers")
+    }
 }
 
 /// Publishes lines of a load, as many at once as the node takes.
@@ -218,7 +256,9 @@ impl Heard {
 }
 
 /// The next message; `None` when the connection is gone.
-async fn next(stream: &mut SplitStream<Socket>) -> Option<Value> {
+async fn next(
+    stream: &mut (impl Stream<Item = Result<Message, WsError>> + Unpin),
+) -> Option<Value> {
     loop {
         let message = timeout(SILENCE_MAX, stream.next()).await.expect("the node is not silent");
         match message? {

@@ -163,7 +163,7 @@ fn found(findings: Vec<Finding>) -> Result<(), Vec<Finding>> {
 }
 
 async fn kill(test: &str, home: impl Fn() -> Home) {
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         let home = home();
         let mut killing = Killing::new(&home.place, Program::Node, seed);
         let outcome = killing.run().await;

@@ -125,7 +125,7 @@ async fn write_at_once(test: &str, home: Home, seed: Seed) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_sqlite() {
     let test = "lanes::two_processes_share_sqlite";
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         write_at_once(test, Home::sqlite(), seed).await;
     }
 }
@@ -133,7 +133,7 @@ async fn two_processes_share_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_postgres() {
     let test = "lanes::two_processes_share_postgres";
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         write_at_once(test, Home::postgres(Durability::Durable), seed).await;
     }
 }

@@ -16,6 +16,7 @@ mod postgres;
 mod power;
 mod purge;
 mod race;
+mod reserve;
 mod rig;
 mod sabotage;
 mod sockets;

@@ -83,7 +83,7 @@ impl Bench {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_outlives_crashes_of_the_server() {
     let test = "postgres::an_import_outlives_crashes_of_the_server";
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         let mut bench = Bench::start(seed, STOPS * LINES_PER_STOP).await;
         let mut import = bench.import(&bench.place());
         let mut in_flight = 0;
@@ -102,7 +102,7 @@ async fn an_import_outlives_crashes_of_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn commits_of_unknown_outcome_lose_nothing_and_double_nothing() {
     let test = "postgres::commits_of_unknown_outcome_lose_nothing_and_double_nothing";
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         let mut bench = Bench::start(seed, CUTS * LINES_PER_CUT).await;
         let proxy = Proxy::start(bench.cluster.port()).expect("loopback has a free port");
         let mut import = bench.import(&Place::Postgres(proxy.url(&bench.database)));

@@ -135,7 +135,7 @@ async fn show(store: &dyn Store, history: &mut History<'_>) {
 
 /// Every image is as it must be.
 async fn hold(test: &str, images: usize, make: fn(Commits) -> Result<Machine, Unmountable>) {
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         let machine = match make(Commits::Synced) {
             Ok(machine) => machine,
             Err(error) => return error.skip(test),

@@ -130,7 +130,7 @@ fn topic(seed: Seed) -> TopicId {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_races_its_target_on_sqlite() {
     let test = "race::a_deletion_races_its_target_on_sqlite";
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         race(test, Home::sqlite(), seed).await;
     }
 }
@@ -138,7 +138,7 @@ async fn a_deletion_races_its_target_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_races_its_target_on_postgres() {
     let test = "race::a_deletion_races_its_target_on_postgres";
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         race(test, Home::postgres(Durability::Fast), seed).await;
     }
 }

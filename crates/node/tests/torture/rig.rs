@@ -23,12 +23,6 @@ pub const UNSAFE_FOR_TESTS: &str = "KUKURI_TEST_UNSAFE";
 /// Findings that are shown; a broken run may have thousands.
 const SHOWN_MAX: usize = 20;
 
-/// How often whole runs are done, each from a seed of its own: `KUKURI_TORTURE=long` asks for more.
-pub fn rounds(seed: Seed) -> impl Iterator<Item = Seed> {
-    let long = std::env::var("KUKURI_TORTURE").is_ok_and(|value| value == "long");
-    (0..if long { 20 } else { 1 }).map(move |nth| if nth == 0 { seed } else { seed.part(nth) })
-}
-
 /// The seed of a test of this binary.
 pub fn seed(test: &str) -> Seed {
     Seed::of_run(&format!("-p kukuri-node -E 'binary(torture) and test(={test})'"))

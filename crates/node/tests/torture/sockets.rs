@@ -78,7 +78,7 @@ async fn kill_once(
 }
 
 async fn kill(test: &str, home: impl Fn() -> Home) {
-    for seed in rig::rounds(rig::seed(test)) {
+    for seed in rig::seed(test).rounds() {
         let home = home();
         let place = &home.place;
         let load = Arc::new(Load::new(seed, KILLS * LINES_PER_KILL));

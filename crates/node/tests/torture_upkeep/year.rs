@@ -291,26 +291,28 @@ fn room_came_back(report: &Report) {
     assert!(at_end.months <= MONTHS_MAX && quiet.months <= MONTHS_MAX, "months are dropped");
 }
 
-async fn run(test: &str, home: Home) {
-    let seed = rig::seed(test);
-    let store = home.open().await;
-    let oracle = Oracle::new(policy::topics(), NODE);
-    let mut year = Year::begin(home, store, seed, oracle).await;
-    let ended = year.run().await;
-    ended.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-    let report = &year.report;
-    println!("{} arrivals, {} different answers", report.arrived, report.answers.len());
-    was_a_year(report);
-    room_came_back(report);
-    year.node.end().await;
+async fn run(test: &str, home: fn() -> Home) {
+    for seed in rig::seed(test).rounds() {
+        let home = home();
+        let store = home.open().await;
+        let oracle = Oracle::new(policy::topics(), NODE);
+        let mut year = Year::begin(home, store, seed, oracle).await;
+        let ended = year.run().await;
+        ended.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        let report = &year.report;
+        println!("{} arrivals, {} different answers", report.arrived, report.answers.len());
+        was_a_year(report);
+        room_came_back(report);
+        year.node.end().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_year_on_sqlite() {
-    run("year::a_year_on_sqlite", Home::sqlite()).await;
+    run("year::a_year_on_sqlite", Home::sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_year_on_postgres() {
-    run("year::a_year_on_postgres", Home::postgres()).await;
+    run("year::a_year_on_postgres", Home::postgres).await;
 }

@@ -39,6 +39,12 @@ impl Seed {
         Seed(self.0 ^ nth.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
+    /// The seeds of whole runs: this one, and with `KUKURI_TORTURE=long` more.
+    pub fn rounds(self) -> impl Iterator<Item = Seed> {
+        let long = std::env::var("KUKURI_TORTURE").is_ok_and(|value| value == "long");
+        (0..if long { 20 } else { 1 }).map(move |nth| if nth == 0 { self } else { self.part(nth) })
+    }
+
     #[must_use]
     pub fn dice(self) -> Dice {
         Dice(StdRng::seed_from_u64(self.0))
