@@ -37,7 +37,7 @@ pub fn back_up(
     // Nothing else uses the connection. It ends without a commit, as nothing was changed.
     let moment = source.unchecked_transaction().or_store().map_err(named)?;
     let manifest = describe(&moment, made_at).map_err(named)?;
-    copy(&moment, &draft.place(FILE), monitor)?;
+    copy(&moment, &draft.place(FILE)?, monitor)?;
     draft.adopt(FILE, monitor)?;
     draft.finish(manifest)
 }
