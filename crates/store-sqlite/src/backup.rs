@@ -22,6 +22,8 @@ pub use restore::restore;
 
 /// Pages that are copied at once: 4 MiB of the usual ones.
 const STEP_PAGES: i32 = 1024;
+/// Rows that are counted before the next look at whether to go on: some milliseconds.
+const LOOK_ROWS: u64 = 16 * 1024;
 
 /// Copies the store in `data` into the directory `to`, which must be empty or not there.
 pub fn back_up(
@@ -37,34 +39,57 @@ pub fn back_up(
     // Nothing else uses the connection. It ends without a commit, as nothing was changed.
     let moment = source.unchecked_transaction().or_store().map_err(named)?;
     let manifest = describe(&moment, made_at).map_err(named)?;
-    copy(&moment, &draft.place(FILE)?, monitor)?;
+    let place = draft.place(FILE)?;
+    copy(&moment, &place, monitor)?;
+    drop(moment);
+    let tables = count(&place, monitor)?;
     draft.adopt(FILE, monitor)?;
-    draft.finish(manifest)
+    draft.finish(Manifest { tables, ..manifest })
 }
 
-/// What the file holds. Reading it is what fixes the moment.
+/// What the file holds, but for its tables. Reading it is what fixes the moment.
 fn describe(moment: &Connection, made_at: UnixMillis) -> Result<Manifest, StoreError> {
     let bounds = desk::bounds(moment)?;
-    let schema_version = schema::version(moment)?;
-    let select = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
-        ORDER BY name";
-    let names: Vec<String> = crate::page::collect(moment, select, [], |row| row.get(0).or_store())?;
-    let tables = names.into_iter().map(|name| {
-        let count = format!("SELECT count(*) FROM \"{}\"", name.replace('"', "\"\""));
-        let rows: i64 = moment.query_row(&count, [], |row| row.get(0)).or_store()?;
-        let rows = u64::try_from(rows).expect("a count is not negative");
-        Ok(Table { name, rows, columns: Vec::new(), file: None, partition: None })
-    });
     Ok(Manifest {
         format: Manifest::FORMAT,
         back_end: BackEnd::Sqlite,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         made_at: made_at.0,
-        schema_version,
+        schema_version: schema::version(moment)?,
         feed: FeedSpan::from(bounds),
-        tables: tables.collect::<Result<_, StoreError>>()?,
+        tables: Vec::new(),
         parts: Vec::new(),
     })
+}
+
+/// The tables of a finished copy, and how many rows are in each. Nobody's log grows meanwhile.
+fn count(copy: &Path, monitor: &Monitor) -> Result<Vec<Table>, BackupError> {
+    let named = |error| name_file(copy, error);
+    let copy = Connection::open(copy).or_store().map_err(named)?;
+    let select = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
+        ORDER BY name";
+    let names = crate::page::collect(&copy, select, [], |row| row.get(0).or_store());
+    let names: Vec<String> = names.map_err(named)?;
+    let tables = names.into_iter().map(|name| {
+        let rows = count_rows(&copy, &name, monitor)?;
+        Ok(Table { name, rows, columns: Vec::new(), file: None, partition: None })
+    });
+    tables.collect()
+}
+
+/// `count(*)` would not return before its end, however long a table is.
+fn count_rows(copy: &Connection, table: &str, monitor: &Monitor) -> Result<u64, BackupError> {
+    let select = format!("SELECT 1 FROM \"{}\"", table.replace('"', "\"\""));
+    let mut select = copy.prepare(&select).or_store()?;
+    let mut found = select.query([]).or_store()?;
+    let mut rows = 0;
+    while found.next().or_store()?.is_some() {
+        rows += 1;
+        if rows % LOOK_ROWS == 0 {
+            monitor.advance(0)?;
+        }
+    }
+    Ok(rows)
 }
 
 fn copy(moment: &Connection, to: &Path, monitor: &Monitor) -> Result<(), BackupError> {
@@ -98,5 +123,31 @@ fn copy(moment: &Connection, to: &Path, monitor: &Monitor) -> Result<(), BackupE
                 return Err(named(used).into());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows were counted before the first look at whether somebody wants it to end.
+    #[test]
+    fn who_counts_can_be_interrupted() {
+        let file = Connection::open_in_memory().unwrap();
+        let fill = |rows: u64| {
+            let sql = format!(
+                "DROP TABLE IF EXISTS t; CREATE TABLE t (n);
+                 WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows})
+                 INSERT INTO t SELECT n FROM c"
+            );
+            file.execute_batch(&sql).unwrap();
+        };
+        let (going, ended) = (Monitor::default(), Monitor::default());
+        ended.end();
+        fill(LOOK_ROWS - 1);
+        assert_eq!(count_rows(&file, "t", &ended).unwrap(), LOOK_ROWS - 1);
+        fill(LOOK_ROWS);
+        assert_eq!(count_rows(&file, "t", &going).unwrap(), LOOK_ROWS);
+        assert!(matches!(count_rows(&file, "t", &ended), Err(BackupError::Interrupted)));
     }
 }

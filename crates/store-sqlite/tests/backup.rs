@@ -132,6 +132,7 @@ async fn what_was_saved_is_restored_in_a_new_life() {
     let bounds = store.bounds().await.unwrap();
     let manifest = save(&data, &saved).unwrap();
     assert_eq!((manifest.made_at, manifest.rows("later")), (5, 2));
+    assert_eq!(fs::read_dir(&saved).unwrap().count(), 2, "the data and its manifest");
     assert_eq!(manifest.rows("events_outbox") as i64, bounds.head.0);
     bring_back(&saved, &new).unwrap();
     assert_eq!(fs::read_dir(&new).unwrap().count(), 1, "nothing lies beside the file");
