@@ -4,24 +4,26 @@
 //! writer it would never come to its end. Inside a read transaction it sees one moment only, and has
 //! no reason to. Writers go on meanwhile; what they write stays in the log until the copy is done.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+mod naming;
+mod restore;
+
+use std::path::Path;
 
 use kukuri_core::UnixMillis;
 use kukuri_store::StoreError;
-use kukuri_store::backup::{
-    AtPath, BackEnd, Backup, BackupError, Draft, FeedSpan, Manifest, Monitor, Table,
-    sync_directory, unfinished,
-};
+use kukuri_store::backup::{BackEnd, BackupError, Draft, FeedSpan, Manifest, Monitor, Table};
 use rusqlite::Connection;
 use rusqlite::backup::{Backup as Copy, StepResult};
 
 use crate::error::{OrStore, corrupt};
 use crate::{FILE, Sync, connection, desk, name_file, schema};
 
+pub use restore::restore;
+
 /// Pages that are copied at once: 4 MiB of the usual ones.
 const STEP_PAGES: i32 = 1024;
+/// Rows that are counted before the next look at whether to go on: some milliseconds.
+const LOOK_ROWS: u64 = 16 * 1024;
 
 /// Copies the store in `data` into the directory `to`, which must be empty or not there.
 pub fn back_up(
@@ -37,34 +39,57 @@ pub fn back_up(
     // Nothing else uses the connection. It ends without a commit, as nothing was changed.
     let moment = source.unchecked_transaction().or_store().map_err(named)?;
     let manifest = describe(&moment, made_at).map_err(named)?;
-    copy(&moment, &draft.place(FILE), monitor)?;
+    let place = draft.place(FILE)?;
+    copy(&moment, &place, monitor)?;
+    drop(moment);
+    let tables = count(&place, monitor)?;
     draft.adopt(FILE, monitor)?;
-    draft.finish(manifest)
+    draft.finish(Manifest { tables, ..manifest })
 }
 
-/// What the file holds. Reading it is what fixes the moment.
+/// What the file holds, but for its tables. Reading it is what fixes the moment.
 fn describe(moment: &Connection, made_at: UnixMillis) -> Result<Manifest, StoreError> {
     let bounds = desk::bounds(moment)?;
-    let schema_version = schema::version(moment)?;
-    let select = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
-        ORDER BY name";
-    let names: Vec<String> = crate::page::collect(moment, select, [], |row| row.get(0).or_store())?;
-    let tables = names.into_iter().map(|name| {
-        let count = format!("SELECT count(*) FROM \"{}\"", name.replace('"', "\"\""));
-        let rows: i64 = moment.query_row(&count, [], |row| row.get(0)).or_store()?;
-        let rows = u64::try_from(rows).expect("a count is not negative");
-        Ok(Table { name, rows, columns: Vec::new(), file: None, partition: None })
-    });
     Ok(Manifest {
         format: Manifest::FORMAT,
         back_end: BackEnd::Sqlite,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         made_at: made_at.0,
-        schema_version,
+        schema_version: schema::version(moment)?,
         feed: FeedSpan::from(bounds),
-        tables: tables.collect::<Result<_, StoreError>>()?,
+        tables: Vec::new(),
         parts: Vec::new(),
     })
+}
+
+/// The tables of a finished copy, and how many rows are in each. Nobody's log grows meanwhile.
+fn count(copy: &Path, monitor: &Monitor) -> Result<Vec<Table>, BackupError> {
+    let named = |error| name_file(copy, error);
+    let copy = Connection::open(copy).or_store().map_err(named)?;
+    let select = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
+        ORDER BY name";
+    let names = crate::page::collect(&copy, select, [], |row| row.get(0).or_store());
+    let names: Vec<String> = names.map_err(named)?;
+    let tables = names.into_iter().map(|name| {
+        let rows = count_rows(&copy, &name, monitor)?;
+        Ok(Table { name, rows, columns: Vec::new(), file: None, partition: None })
+    });
+    tables.collect()
+}
+
+/// `count(*)` would not return before its end, however long a table is.
+fn count_rows(copy: &Connection, table: &str, monitor: &Monitor) -> Result<u64, BackupError> {
+    let select = format!("SELECT 1 FROM \"{}\"", table.replace('"', "\"\""));
+    let mut select = copy.prepare(&select).or_store()?;
+    let mut found = select.query([]).or_store()?;
+    let mut rows = 0;
+    while found.next().or_store()?.is_some() {
+        rows += 1;
+        if rows % LOOK_ROWS == 0 {
+            monitor.advance(0)?;
+        }
+    }
+    Ok(rows)
 }
 
 fn copy(moment: &Connection, to: &Path, monitor: &Monitor) -> Result<(), BackupError> {
@@ -101,105 +126,28 @@ fn copy(moment: &Connection, to: &Path, monitor: &Monitor) -> Result<(), BackupE
     }
 }
 
-/// Makes a store in `data`, which must not hold one, and gives its feed the life `epoch`.
-pub fn restore(
-    backup: &Backup,
-    data: &Path,
-    epoch: i64,
-    monitor: &Monitor,
-) -> Result<(), BackupError> {
-    backup.require(BackEnd::Sqlite, schema::newest())?;
-    refuse_store(data)?;
-    monitor.expect(backup.manifest().bytes());
-    let found = data.exists();
-    fs::create_dir_all(data).at("make", data)?;
-    let target = Target { path: unfinished(&data.join(FILE)), made: (!found).then_some(data) };
-    target.fill(backup, monitor)?;
-    renew(&target.path, backup, epoch)?;
-    target.publish(&data.join(FILE))?;
-    sync_directory(data)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// What SQLite keeps beside a file and takes for a part of it, whatever file that is.
-fn companions(path: &Path) -> impl Iterator<Item = PathBuf> {
-    ["-wal", "-shm", "-journal"].into_iter().map(|suffix| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        name.into()
-    })
-}
-
-fn refuse_store(data: &Path) -> Result<(), BackupError> {
-    let path = data.join(FILE);
-    if !path.exists() && !companions(&path).any(|companion| companion.exists()) {
-        return Ok(());
+    /// Rows were counted before the first look at whether somebody wants it to end.
+    #[test]
+    fn who_counts_can_be_interrupted() {
+        let file = Connection::open_in_memory().unwrap();
+        let fill = |rows: u64| {
+            let sql = format!(
+                "DROP TABLE IF EXISTS t; CREATE TABLE t (n);
+                 WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows})
+                 INSERT INTO t SELECT n FROM c"
+            );
+            file.execute_batch(&sql).unwrap();
+        };
+        let (going, ended) = (Monitor::default(), Monitor::default());
+        ended.end();
+        fill(LOOK_ROWS - 1);
+        assert_eq!(count_rows(&file, "t", &ended).unwrap(), LOOK_ROWS - 1);
+        fill(LOOK_ROWS);
+        assert_eq!(count_rows(&file, "t", &going).unwrap(), LOOK_ROWS);
+        assert!(matches!(count_rows(&file, "t", &ended), Err(BackupError::Interrupted)));
     }
-    Err(BackupError::Refused(format!(
-        "there is a store in {} already: name a new directory with --data, or move the old one away",
-        data.display()
-    )))
-}
-
-/// A file that is no store before it has its name. Dropped before that, it goes away.
-struct Target<'a> {
-    path: PathBuf,
-    /// The directory, if it was made for the file.
-    made: Option<&'a Path>,
-}
-
-impl Target<'_> {
-    fn fill(&self, backup: &Backup, monitor: &Monitor) -> Result<(), BackupError> {
-        for companion in companions(&self.path).filter(|companion| companion.exists()) {
-            // One that was killed has left it.
-            fs::remove_file(&companion).at("remove", &companion)?;
-        }
-        let mut out = File::create(&self.path).at("make", &self.path)?;
-        let mut part = backup.part(FILE)?;
-        while let Some(chunk) = part.next_chunk()? {
-            out.write_all(chunk).at("write", &self.path)?;
-            monitor.advance(chunk.len() as u64)?;
-        }
-        Ok(())
-    }
-
-    /// Gives the file its name, unless that is taken.
-    fn publish(self, path: &Path) -> Result<(), BackupError> {
-        let file = File::open(&self.path).at("open", &self.path)?;
-        file.sync_all().at("sync", &self.path)?;
-        // A rename would take the place of a store that was made meanwhile.
-        fs::hard_link(&self.path, path).at("make", path)
-    }
-}
-
-impl Drop for Target<'_> {
-    fn drop(&mut self) {
-        for path in companions(&self.path).chain([self.path.clone()]) {
-            let _ = fs::remove_file(path);
-        }
-        if let Some(made) = self.made {
-            // Fails, as it should, where there is a store in it by now.
-            let _ = fs::remove_dir(made);
-        }
-    }
-}
-
-/// Begins a new life of the feed, by which readers notice that it is not the one they knew.
-fn renew(path: &Path, backup: &Backup, epoch: i64) -> Result<(), BackupError> {
-    let span = backup.manifest().feed;
-    let named = |error| name_file(path, error);
-    let conn = Connection::open(path).or_store().map_err(named)?;
-    // No log beside the file, which is going to have another name.
-    conn.pragma_update(None, "journal_mode", "DELETE").or_store().map_err(named)?;
-    let bounds = desk::bounds(&conn).map_err(named)?;
-    if bounds.epoch.0 != span.epoch || !span.spans(bounds) {
-        let problem = "its feed is not the one that its manifest names";
-        return Err(BackupError::damaged(backup.directory(), problem));
-    }
-    let epoch = if epoch == span.epoch { epoch + 1 } else { epoch };
-    let renewed = conn.execute("UPDATE feed_meta SET epoch = ?1", [epoch]).or_store();
-    if renewed.map_err(named)? != 1 {
-        return Err(named(corrupt("more than one life of the feed")).into());
-    }
-    conn.close().map_err(|(_, error)| error).or_store().map_err(named)?;
-    Ok(())
 }

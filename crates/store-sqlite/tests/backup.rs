@@ -3,10 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 
 use kukuri_core::{Act, Command, Cursor, CursorError, Outcome, TopicId, UnixMillis};
 use kukuri_event::{Filter, UnixSeconds};
@@ -22,6 +23,8 @@ use tempfile::TempDir;
 
 const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
 const EPOCH: i64 = 1;
+/// How often something is tried that has to hit the middle of a short work.
+const TRIES_MAX: u32 = 20;
 
 fn open(directory: &Path) -> SqliteStore {
     // Runs are rare, so that the newest events are indexed in memory alone.
@@ -98,7 +101,8 @@ async fn a_copy_beside_a_busy_writer_is_one_moment() {
     let early = |entry: &Entry| match entry {
         Entry::Record(record) => record.seq <= head,
         Entry::Row(row) => row.seq <= head,
-        Entry::Dedupe(..) | Entry::Topic(..) => false,
+        // Sums, which went on.
+        Entry::Dedupe(..) | Entry::Topic(..) | Entry::Node(..) => false,
         _ => true,
     };
     let entries = |entries: Vec<Entry>| entries.into_iter().filter(early).collect::<Vec<_>>();
@@ -128,9 +132,12 @@ async fn what_was_saved_is_restored_in_a_new_life() {
     let bounds = store.bounds().await.unwrap();
     let manifest = save(&data, &saved).unwrap();
     assert_eq!((manifest.made_at, manifest.rows("later")), (5, 2));
+    assert_eq!(fs::read_dir(&saved).unwrap().count(), 2, "the data and its manifest");
     assert_eq!(manifest.rows("events_outbox") as i64, bounds.head.0);
     bring_back(&saved, &new).unwrap();
     assert_eq!(fs::read_dir(&new).unwrap().count(), 1, "nothing lies beside the file");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&new), mode(&new.join(FILE))), (0o700, 0o600));
     let restored = open(&new);
     assert_eq!(dump(&restored).await, dump(&store).await);
     let later = Connection::open(new.join(FILE)).unwrap();
@@ -179,6 +186,64 @@ fn a_place_that_holds_a_store_is_refused() {
     }
     bring_back(&saved, &new).unwrap();
     assert_eq!(fs::read_dir(&new).unwrap().count(), 1);
+}
+
+/// A second restore emptied the file that the first was filling or had just made the store of, and the
+/// first said that it was done.
+#[test]
+fn two_restores_at_once_make_one_store() {
+    let home = TempDir::new().unwrap();
+    let (data, saved) = (home.path().join("data"), home.path().join("saved"));
+    drop(open(&data));
+    let file = Connection::open(data.join(FILE)).unwrap();
+    file.execute_batch("CREATE TABLE bulk (b); INSERT INTO bulk VALUES (zeroblob(8 << 20))")
+        .unwrap();
+    drop(file);
+    save(&data, &saved).unwrap();
+    let hit = (0..TRIES_MAX).find(|nth| {
+        let new = home.path().join(format!("new{nth}"));
+        let together = Barrier::new(2);
+        let run = || {
+            together.wait();
+            bring_back(&saved, &new)
+        };
+        let ended = std::thread::scope(|scope| {
+            let both = [scope.spawn(run), scope.spawn(run)];
+            both.map(|one| one.join().unwrap())
+        });
+        let (made, refused): (Vec<_>, Vec<_>) = ended.into_iter().partition(Result::is_ok);
+        assert_eq!(made.len(), 1, "{refused:?}");
+        let file = Connection::open(new.join(FILE)).unwrap();
+        let sound: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(sound, "ok");
+        drop(file);
+        assert_eq!(fs::read_dir(&new).unwrap().count(), 1);
+        refused[0].as_ref().unwrap_err().to_string().contains("a restore is running in")
+    });
+    println!("the restores met in try {hit:?}");
+    assert!(hit.is_some(), "the two never met");
+}
+
+#[test]
+fn a_restore_that_runs_is_left_alone() {
+    let home = TempDir::new().unwrap();
+    let (data, saved, new) =
+        (home.path().join("data"), home.path().join("saved"), home.path().join("new"));
+    drop(open(&data));
+    save(&data, &saved).unwrap();
+    fs::create_dir(&new).unwrap();
+    let partial = new.join("events.db.partial");
+    fs::write(&partial, "another's").unwrap();
+    let lock = File::open(&new).unwrap();
+    lock.lock().unwrap();
+    refused(bring_back(&saved, &new), "a restore is running in");
+    assert_eq!(fs::read(&partial).unwrap(), b"another's");
+    // It was killed after its file had become a store, which was moved away since.
+    let moved = home.path().join("moved.db");
+    fs::hard_link(&partial, &moved).unwrap();
+    drop(lock);
+    bring_back(&saved, &new).unwrap();
+    assert_eq!(fs::read(&moved).unwrap(), b"another's");
 }
 
 #[tokio::test]

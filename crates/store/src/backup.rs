@@ -5,6 +5,7 @@
 mod draft;
 mod manifest;
 mod monitor;
+mod own;
 mod whole;
 
 use std::io;
@@ -15,6 +16,7 @@ use crate::StoreError;
 pub use draft::{Draft, PartWriter};
 pub use manifest::{BackEnd, FeedSpan, Manifest, Part, Partition, Table};
 pub use monitor::Monitor;
+pub use own::{Directory, new_file};
 pub use whole::{Backup, PartReader};
 
 /// The name of the manifest.

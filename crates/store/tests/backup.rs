@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use kukuri_store::backup::{
@@ -36,7 +37,7 @@ fn make(directory: &Path) -> Manifest {
     part.write(b"first ").unwrap();
     part.write(b"part").unwrap();
     draft.take(part).unwrap();
-    fs::write(draft.place("two.db"), vec![7; 3 << 20]).unwrap();
+    fs::write(draft.place("two.db").unwrap(), vec![7; 3 << 20]).unwrap();
     draft.adopt("two.db", &Monitor::default()).unwrap();
     draft.finish(manifest()).unwrap()
 }
@@ -88,7 +89,7 @@ fn only_its_own_back_end_and_a_program_that_knows_the_schema_take_it() {
 #[test]
 fn a_draft_that_is_dropped_leaves_nothing() {
     let home = TempDir::new().unwrap();
-    let (new, found) = (home.path().join("new"), home.path().join("found"));
+    let (new, found) = (home.path().join("deep/new"), home.path().join("found"));
     fs::create_dir(&found).unwrap();
     for directory in [&new, &found] {
         let mut draft = Draft::begin(directory).unwrap();
@@ -99,9 +100,30 @@ fn a_draft_that_is_dropped_leaves_nothing() {
         assert!(Backup::open(directory).is_err());
         drop((part, draft));
     }
-    assert!(!new.exists());
+    assert_eq!(names(home.path()), ["found"], "directories that were made on the way go, too");
     assert!(names(&found).is_empty());
     make(&found);
+}
+
+/// What people wrote in closed topics was readable for everybody on the machine.
+#[test]
+fn only_its_maker_may_read_a_backup() {
+    let home = TempDir::new().unwrap();
+    let directory = home.path().join("deep/backup");
+    make(&directory);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for made in [directory.clone(), home.path().join("deep")] {
+        assert_eq!(mode(&made), 0o700, "{}", made.display());
+    }
+    for file in names(&directory) {
+        assert_eq!(mode(&directory.join(&file)), 0o600, "{file}");
+    }
+    // A directory that somebody else made stays as it was.
+    let found = home.path().join("found");
+    fs::create_dir(&found).unwrap();
+    fs::set_permissions(&found, fs::Permissions::from_mode(0o750)).unwrap();
+    make(&found);
+    assert_eq!(mode(&found), 0o750);
 }
 
 /// A process that is killed takes nothing away.

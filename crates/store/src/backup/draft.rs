@@ -1,21 +1,20 @@
 //! Writing a backup.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use super::{
-    AtPath, BackupError, CHUNK_BYTES, MANIFEST, Manifest, Monitor, Part, sync_directory, unfinished,
+    AtPath, BackupError, CHUNK_BYTES, Directory, MANIFEST, Manifest, Monitor, Part, new_file,
+    sync_directory, unfinished,
 };
 
 /// A backup that is being made. Dropped before [`Draft::finish`], it takes away what it has written.
 #[derive(Debug)]
 pub struct Draft {
-    directory: PathBuf,
-    /// Whether the directory was there before.
-    found: bool,
+    directory: Directory,
     /// The names of all parts that were begun.
     begun: Vec<String>,
     parts: Vec<Part>,
@@ -25,28 +24,26 @@ pub struct Draft {
 impl Draft {
     /// Begins in a directory that is empty or not there.
     pub fn begin(directory: &Path) -> Result<Self, BackupError> {
-        let found = directory.exists();
-        if found {
+        if directory.exists() {
             refuse_full(directory)?;
-        } else {
-            fs::create_dir_all(directory).at("make", directory)?;
         }
+        let directory = Directory::make(directory)?;
         // Who finds this finds a backup that is not whole. It also keeps a second one out.
-        let marker = unfinished(&directory.join(MANIFEST));
-        let made = OpenOptions::new().write(true).create_new(true).open(&marker);
-        made.at("make", &marker)?;
-        let (directory, begun, parts) = (directory.to_owned(), Vec::new(), Vec::new());
-        Ok(Self { directory, found, begun, parts, finished: false })
+        let marker = unfinished(&directory.path().join(MANIFEST));
+        if let Err(error) = new_file(&marker).at("make", &marker) {
+            directory.unmake();
+            return Err(error);
+        }
+        Ok(Self { directory, begun: Vec::new(), parts: Vec::new(), finished: false })
     }
 
     fn path(&self, file: &str) -> PathBuf {
-        self.directory.join(file)
+        self.directory.path().join(file)
     }
 
     /// Begins a part that is written from its beginning to its end.
     pub fn part(&mut self, file: &str) -> Result<PartWriter, BackupError> {
-        let path = self.place(file);
-        let out = File::create_new(&path).at("make", &path)?;
+        let (path, out) = self.create(file)?;
         let out = BufWriter::with_capacity(CHUNK_BYTES, out);
         Ok(PartWriter { file: file.to_owned(), path, out, bytes: 0, hash: Sha256::new() })
     }
@@ -59,10 +56,17 @@ impl Draft {
         self.keep(Part { file, bytes, sha256: hex::encode(hash.finalize()) })
     }
 
-    /// Begins a part that is written by somebody else, such as a library, and says where to.
-    pub fn place(&mut self, file: &str) -> PathBuf {
+    /// Begins a part that is written by somebody else, such as a library, into the empty file that this
+    /// names.
+    pub fn place(&mut self, file: &str) -> Result<PathBuf, BackupError> {
+        self.create(file).map(|(path, _)| path)
+    }
+
+    fn create(&mut self, file: &str) -> Result<(PathBuf, File), BackupError> {
         self.begun.push(file.to_owned());
-        unfinished(&self.path(file))
+        let path = unfinished(&self.path(file));
+        let out = new_file(&path).at("make", &path)?;
+        Ok((path, out))
     }
 
     /// Takes a part that somebody else has written to its [`Draft::place`].
@@ -101,12 +105,10 @@ impl Draft {
         let mut out = File::create(&marker).at("open", &marker)?;
         out.write_all(text.as_bytes()).at("write", &marker)?;
         out.sync_all().at("sync", &marker)?;
-        sync_directory(&self.directory)?;
+        sync_directory(self.directory.path())?;
         fs::rename(&marker, &path).at("rename to", &path)?;
         self.finished = true;
-        sync_directory(&self.directory)?;
-        // The directory's own name. Where that cannot be synced, nothing inside it is at stake.
-        let _ = self.directory.canonicalize().map(|path| path.parent().map(sync_directory));
+        sync_directory(self.directory.path())?;
         Ok(manifest)
     }
 }
@@ -122,9 +124,7 @@ impl Drop for Draft {
             let _ = fs::remove_file(&path);
             let _ = fs::remove_file(unfinished(&path));
         }
-        if !self.found {
-            let _ = fs::remove_dir(&self.directory);
-        }
+        self.directory.unmake();
     }
 }
 
