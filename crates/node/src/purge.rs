@@ -1,11 +1,9 @@
 //! `purge`: lets go of old events now, instead of waiting for the running node's upkeep. Each chunk is a
 //! command of its own, so that it can stop between any two and go on later.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use indicatif::{HumanBytes, ProgressBar};
-use kukuri_core::{
-    Cutoffs, Keeping, Look, NodeTopic, ReadSet, Stats, TopicId, UnixMillis, Usage, plan,
-};
+use kukuri_core::{Cutoffs, Look, NodeTopic, ReadSet, Stats, TopicId, UnixMillis, Usage, plan};
 use kukuri_lane::Lane;
 use kukuri_store::{Store, Tidied, node_state};
 
@@ -16,7 +14,7 @@ use crate::open::{DRAIN_WAIT_MAX, Opened, open_existing};
 use crate::progress;
 use crate::signal::Interrupts;
 use crate::topic::{find, label};
-use crate::upkeep::{CHUNK_EVENTS_MAX, Pace, Sweep, Target};
+use crate::upkeep::{CHUNK_EVENTS_MAX, Pace, Sweep, Target, UpkeepSettings, cutoffs_before};
 
 /// How many events a dry run counts in one topic before it says "at least".
 const COUNTED_EVENTS_MAX: usize = 1_000_000;
@@ -32,10 +30,7 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
     };
     let targets = match before {
         Some(before) => of_time(&topics, before),
-        None => {
-            planned(&*opened.store, config.upkeep().keeping, &topics, args.topic.is_some(), now)
-                .await?
-        }
+        None => planned(&*opened.store, config.upkeep(), &topics, now).await?,
     };
     if args.dry_run {
         foretell(&*opened.store, &topics, &targets).await?;
@@ -72,18 +67,25 @@ fn of_time(topics: &[(NodeTopic, Usage)], before: UnixMillis) -> Vec<Target> {
     topics.iter().map(target).collect()
 }
 
-/// What the policies in force let go of: in one topic, or everywhere.
+/// What the policies in force let go of. Memories and the feed are left to the running node, which knows
+/// for how long it admits what it might have forgotten.
 async fn planned(
     store: &dyn Store,
-    keeping: Keeping,
+    settings: UpkeepSettings,
     topics: &[(NodeTopic, Usage)],
-    only_topics: bool,
     now: UnixMillis,
 ) -> anyhow::Result<Vec<Target>> {
     let node = node_state(store).await.context("cannot read what the node holds")?;
-    let looks = plan(Stats { topics, node: &node }, keeping, now).into_iter();
-    let wanted = |look: &Look| !only_topics || topic_of(look).is_some();
-    Ok(looks.filter(wanted).map(Target::Planned).collect())
+    if node.allowance.retention != settings.retention {
+        bail!(
+            "the settings here keep events for other times ({:?}) than the node that ran last ({:?}): \
+             give purge the same --config, or run the node with these settings first",
+            settings.retention,
+            node.allowance.retention
+        );
+    }
+    let looks = plan(Stats { topics, node: &node }, settings.keeping, now).into_iter();
+    Ok(looks.filter(|look| topic_of(look).is_some()).map(Target::Planned).collect())
 }
 
 fn topic_of(look: &Look) -> Option<&TopicId> {
@@ -102,7 +104,7 @@ async fn sweep(
     total: &mut Usage,
 ) -> anyhow::Result<()> {
     let store = &*opened.store;
-    let sweep = Sweep { store, lane, fence: None, pace: Pace::BESIDE_INGEST };
+    let sweep = Sweep { store, lane, fence: None, pace: Pace::BESIDE_INGEST, until: None };
     for target in targets {
         let mut tell = |removed: Usage| {
             total.events += removed.events;
@@ -133,14 +135,10 @@ async fn foretell(
     let mut total = Usage::default();
     for target in targets {
         let (topic, cutoffs) = match target {
-            Target::Before { topic, before } => (topic, Cutoffs::all(*before)),
+            Target::Before { topic, before } => (topic, cutoffs_before(*before)),
             Target::Planned(Look::Aged { topic, cutoffs }) => (topic, *cutoffs),
             Target::Planned(Look::OldestOfTopic(topic)) => {
                 eprintln!("{topic} is over its limit: its oldest events would leave");
-                continue;
-            }
-            Target::Planned(Look::OldestOfNode { .. }) => {
-                eprintln!("the node is over its limit: its oldest events would leave");
                 continue;
             }
             Target::Planned(_) => continue,

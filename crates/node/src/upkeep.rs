@@ -5,11 +5,12 @@
 mod space;
 mod sweep;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::ladder::{
-    Dwell, Ladder, LagLimit, Limits, Load, Move, Pressure, Standing, pressure,
+    Cause, Dwell, Ladder, LagLimit, Limits, Load, Move, Pressure, Standing, pressure,
 };
 use kukuri_core::{
     Act, Allowance, Capacity, Fence, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull,
@@ -18,15 +19,21 @@ use kukuri_core::{
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Clock, Store, StoreError, Tidied, node_state};
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 pub use space::Disk;
-pub use sweep::{CHUNK_EVENTS_MAX, Pace, Sweep, SweepError, Target};
+pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError, Target, cutoffs_before};
 
 /// How often expired events are looked for, and pressure is felt.
 const ROUND_INTERVAL: Duration = Duration::from_secs(5);
 /// How often what has aged is looked for, in every topic.
 const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
+/// How long one round lets go of events: what is left waits for the next one, so that expired events, the
+/// disk and the ladder are looked after in time, however much there is to do.
+const ROUND_BUDGET: Duration = Duration::from_secs(4);
+/// The part of it that what is urgent may take at once: of several topics over their limits, each gets its
+/// turn.
+const URGENT_BUDGET: Duration = Duration::from_secs(1);
 /// How long nobody else does upkeep after the last word of who does.
 const LEASE_MS: u32 = 30_000;
 const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
@@ -70,6 +77,8 @@ pub struct Keeper {
     held: Option<Lease>,
     ladder: Option<Ladder>,
     full_round_at: Option<UnixMillis>,
+    /// What is left of the last full round.
+    pending: VecDeque<Look>,
     upkept: watch::Sender<Upkept>,
 }
 
@@ -110,6 +119,7 @@ impl Keeper {
             held: None,
             ladder: None,
             full_round_at: None,
+            pending: VecDeque::new(),
             upkept: watch::Sender::new(Upkept::default()),
         }
     }
@@ -143,19 +153,37 @@ impl Keeper {
             self.ladder = None;
             return Ok(());
         };
-        self.feel(lease.fence).await?;
+        let end = Instant::now() + ROUND_BUDGET;
+        let felt = self.feel(lease.fence).await?;
         let now = (self.clock)();
-        let full = self.full_round_at.is_none_or(|last| last.until(now) >= FULL_ROUND_INTERVAL);
-        if full || self.full_round_at.is_some_and(|last| last > now) {
-            self.full_round_at = Some(now);
-        }
         let (topics, node) = self.stats().await?;
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
-        for look in looks.iter().filter(|look| full || is_urgent(look)) {
+        let (urgent, rest): (Vec<Look>, Vec<Look>) = looks.into_iter().partition(is_urgent);
+        for look in urgent.iter().filter(|look| is_of_use(look, &felt, &node)) {
             let Some(lease) = self.hold().await? else { return Ok(()) };
-            self.sweep(look, lease.fence, now).await?;
+            self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await?;
+        }
+        if self.pending.is_empty() && self.is_time_for_all(now) {
+            self.full_round_at = Some(now);
+            self.pending.extend(rest);
+        }
+        while let Some(look) = self.pending.pop_front() {
+            let Some(lease) = self.hold().await? else { return Ok(()) };
+            match self.sweep(&look, lease.fence, now, end).await? {
+                Ended::Done => {}
+                Ended::OutOfTime => {
+                    self.pending.push_front(look);
+                    break;
+                }
+            }
         }
         self.tidy().await
+    }
+
+    /// Whether what has aged is to be looked for; a clock that went back begins anew.
+    fn is_time_for_all(&self, now: UnixMillis) -> bool {
+        let due = |last: UnixMillis| last > now || last.until(now) >= FULL_ROUND_INTERVAL;
+        self.full_round_at.is_none_or(due)
     }
 
     /// Takes or keeps the task; `None` if another instance has it.
@@ -188,7 +216,7 @@ impl Keeper {
     }
 
     /// Lets the ladder follow the pressure, and tells every process what the node allows now.
-    async fn feel(&mut self, fence: Fence) -> Result<(), UpkeepError> {
+    async fn feel(&mut self, fence: Fence) -> Result<Pressure, UpkeepError> {
         let (topics, node) = self.stats().await?;
         let free_bytes = self.disk.as_ref().and_then(Disk::free_bytes);
         let felt = self.pressure(&topics, &node, free_bytes);
@@ -207,9 +235,10 @@ impl Keeper {
                 tell_storage(storage);
             }
             let act = Box::new(Act::Allow(allowance));
+            tracing::info!(before = ?node.allowance, after = ?allowance, "what the node allows has changed");
             let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
         }
-        Ok(())
+        Ok(felt)
     }
 
     fn pressure(
@@ -228,27 +257,34 @@ impl Keeper {
             soft_bytes_max: soft(capacity.max_bytes),
             soft_events_max: soft(capacity.max_events),
             // The ladder acts before nothing is taken in any more.
-            disk_free_bytes_min: 2 * disk_reserve_bytes,
+            disk_free_bytes_min: disk_reserve_bytes.saturating_mul(2),
             lags: topics.iter().filter_map(lag).collect(),
         };
         // Consumers of the feed that keep an offset come later; live delivery reads with the lane.
         pressure(&limits, &Load { usage: node.usage, disk_free_bytes, lag_seconds: 0 })
     }
 
-    async fn sweep(&self, look: &Look, fence: Fence, now: UnixMillis) -> Result<(), UpkeepError> {
+    async fn sweep(
+        &self,
+        look: &Look,
+        fence: Fence,
+        now: UnixMillis,
+        until: Instant,
+    ) -> Result<Ended, UpkeepError> {
         let sweep = Sweep {
             store: &*self.store,
             lane: &self.lane,
             fence: Some(fence),
             pace: Pace::BESIDE_INGEST,
+            until: Some(until),
         };
-        let swept = sweep.run(&Target::Planned(look.clone()), now, &mut |_| {}).await?;
+        let (swept, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut |_| {}).await?;
         self.upkept.send_modify(|upkept| match look {
             Look::Expired => upkept.expired_events += swept.events,
             Look::Forgettable { .. } => upkept.forgotten += swept.events,
             _ => upkept.removed_links += swept.events,
         });
-        Ok(())
+        Ok(ended)
     }
 
     /// Gives space back, a little at a time.
@@ -276,6 +312,22 @@ fn percent_of(whole: u64, percent: u32) -> u64 {
 /// What cannot wait for a full round: what nobody may see any more, and what is over its limit.
 fn is_urgent(look: &Look) -> bool {
     matches!(look, Look::Expired | Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
+}
+
+/// The ladder stays on its last step for a while when the pressure is gone, or when it comes from a disk
+/// that others fill: events that leave then leave for nothing.
+fn is_of_use(look: &Look, felt: &Pressure, node: &NodeState) -> bool {
+    let NodeState { usage, allowance, .. } = node;
+    let over = allowance.on_full == OnFull::Evict && allowance.capacity.is_exceeded(*usage);
+    match (look, felt) {
+        (Look::OldestOfNode { .. }, _) if over => true,
+        (Look::OldestOfNode { .. }, Pressure::High(Cause::Disk { free_bytes, free_bytes_min })) => {
+            usage.bytes >= free_bytes_min.saturating_sub(*free_bytes)
+        }
+        (Look::OldestOfNode { .. }, Pressure::High(_)) => true,
+        (Look::OldestOfNode { .. }, _) => false,
+        _ => true,
+    }
 }
 
 fn tell_storage(storage: Storage) {

@@ -31,7 +31,8 @@ const NEXT: &str = r"WITH attached AS (
     UNION ALL
     SELECT 'DROP TABLE ' || relname FROM pg_class
     WHERE relnamespace = 'cn_relay'::REGNAMESPACE AND relkind = 'r' AND NOT relispartition
-        AND (relname ~ '^events_(bc)?[0-9]{4,}_[0-9]{2}$' OR relname ~ '^events_outbox_[0-9]+$')
+        AND (relname ~ '^events_(bc)?[0-9]{4,}_[0-9]{2}$'
+            AND substr(relname, length('events_') + 1) NOT IN (SELECT month FROM event_months) OR relname ~ '^events_outbox_[0-9]+$')
     UNION ALL
     SELECT 'ALTER TABLE events_standard DETACH PARTITION ' || name || ' CONCURRENTLY'
     FROM attached WHERE parent = 'events_standard' AND NOT inhdetachpending
@@ -72,10 +73,12 @@ async fn give_up(connection: &mut PgConnection, latest: UnixMillis) -> Result<Ti
     Ok(if given_up.rows_affected() > 0 { Tidied::More } else { Tidied::Done })
 }
 
-/// Somebody who reads is in the way; what was begun is finished later.
+/// Somebody who reads is in the way, or somebody else tidies up; what was begun is finished later.
 fn blocked(statement: &str, error: sqlx::Error) -> Result<Tidied, Fault> {
     match &error {
-        sqlx::Error::Database(server) if server.code().as_deref() == Some("55P03") => {
+        sqlx::Error::Database(server)
+            if matches!(server.code().as_deref(), Some("55P03" | "42P01" | "55000" | "57014")) =>
+        {
             Ok(Tidied::Blocked(format!("{statement}: {server}")))
         }
         _ => Err(error.into()),

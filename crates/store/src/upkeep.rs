@@ -84,7 +84,7 @@ pub async fn name(
 }
 
 /// The last row of the feed that was taken in by a time, or the floor. Rows are about in the order of
-/// their times, so halving finds it; where a clock went back it may find an earlier one.
+/// their times, so halving finds it; where a clock went back it may find one of its neighbours.
 pub async fn feed_rows_until(
     store: &dyn Store,
     bounds: FeedBounds,

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::step::Step;
 use crate::{Fence, Holder, Lease, Outcome, Task, UnixMillis};
 
+/// No lease is longer.
+const LEASE_MAX: Duration = Duration::from_secs(10 * 60);
+
 /// A lease that has run out is anybody's, and changes hands even if it comes back to the same.
 pub(super) fn hold(
     step: &mut Step,
@@ -15,7 +18,9 @@ pub(super) fn hold(
 ) -> Outcome {
     let mut node = step.node().clone();
     let known = node.leases.get(task);
-    let held = known.filter(|lease| lease.holder.is_some() && lease.until > at);
+    // A lease that reaches further than any can was given by a clock that was ahead: it counts no more.
+    let runs = |lease: &Lease| lease.until > at && at.until(lease.until) <= LEASE_MAX;
+    let held = known.filter(|lease| lease.holder.is_some() && runs(lease));
     if held.is_some_and(|lease| lease.holder != Some(holder)) {
         return Outcome::HeldElsewhere;
     }
@@ -23,7 +28,7 @@ pub(super) fn hold(
         Some(lease) => lease.fence,
         None => Fence(known.map_or(0, |lease| lease.fence.0) + 1),
     };
-    let until = at.saturating_add(Duration::from_millis(lease_ms.into()));
+    let until = at.saturating_add(Duration::from_millis(lease_ms.into()).min(LEASE_MAX));
     let lease = Lease { fence, holder: Some(holder), until };
     node.leases.set(task, lease);
     step.set_node(node);

@@ -126,7 +126,7 @@ async fn purge(
     let now = UnixMillis::from(NOW);
     let (topics, node) = (store.topics().await?, node_state(store).await?);
     let looks = plan(Stats { topics: &topics, node: &node }, Keeping::STANDARD, now);
-    let sweep = Sweep { store, lane, fence: None, pace };
+    let sweep = Sweep { store, lane, fence: None, pace, until: None };
     for look in looks.into_iter().filter(|look| matches!(look, Look::Aged { .. })) {
         let mut told = |chunk: kukuri_core::Usage| {
             left.fetch_add(chunk.events, Ordering::Relaxed);

@@ -34,6 +34,7 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "BYTES")]
     pub max_bytes: Option<Wish<u64>>,
     /// How far a consumer of the feed may be behind before the node takes in less, or `default`.
+    /// Consumers that keep their place come with search; until then it has no effect.
     #[arg(long, value_name = "SECONDS")]
     pub max_lag_seconds: Option<Wish<u32>>,
     /// Topics of low priority are the first that take nothing in when the node is short of room.
@@ -87,13 +88,12 @@ pub enum Before {
 }
 
 impl Before {
-    /// The last moment before it.
     pub fn at(self, now: UnixMillis) -> UnixMillis {
         let seconds = match self {
             Self::At(seconds) => seconds,
             Self::Ago { seconds } => now.seconds().saturating_sub(seconds),
         };
-        UnixMillis(UnixMillis::from(seconds).0.saturating_sub(1))
+        seconds.into()
     }
 }
 
@@ -121,10 +121,10 @@ mod tests {
     fn times_and_ages_are_read() {
         let now = UnixMillis(1_700_000_000_500);
         for (text, at) in [
-            ("1700000000", 1_699_999_999_999),
-            ("1d", 1_699_913_599_999),
-            ("2h", 1_699_992_799_999),
-            ("0d", 1_699_999_999_999),
+            ("1700000000", 1_700_000_000_000),
+            ("1d", 1_699_913_600_000),
+            ("2h", 1_699_992_800_000),
+            ("0d", 1_700_000_000_000),
         ] {
             assert_eq!(text.parse::<Before>().unwrap().at(now), UnixMillis(at), "{text}");
         }

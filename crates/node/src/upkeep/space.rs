@@ -29,7 +29,7 @@ pub(super) fn storage(before: Storage, free_bytes: Option<u64>, reserve_bytes: u
     let Some(free_bytes) = free_bytes else { return Storage::Open };
     let needed = match before {
         Storage::Open => reserve_bytes,
-        Storage::Full { .. } => reserve_bytes / 100 * RELEASE_PERCENT,
+        Storage::Full { .. } => reserve_bytes.saturating_mul(RELEASE_PERCENT) / 100,
     };
     if free_bytes < needed { Storage::Full { reserve_bytes } } else { Storage::Open }
 }

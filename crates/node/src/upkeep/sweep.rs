@@ -50,6 +50,16 @@ pub struct Sweep<'a> {
     /// Of who does upkeep; an operator's own command needs none.
     pub fence: Option<Fence>,
     pub pace: Pace,
+    /// When it stops, whatever is left.
+    pub until: Option<Instant>,
+}
+
+/// How a sweep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// There is nothing left that leaves.
+    Done,
+    OutOfTime,
 }
 
 /// What leaves.
@@ -57,7 +67,8 @@ pub struct Sweep<'a> {
 pub enum Target {
     /// What a plan names.
     Planned(Look),
-    /// What was taken into a topic before a time, whatever the topic keeps.
+    /// What was taken into a topic before a time, whatever the topic keeps. A cutoff is the last moment
+    /// that counts.
     Before { topic: TopicId, before: UnixMillis },
 }
 
@@ -68,11 +79,16 @@ impl Target {
             Self::Planned(look) => return name(store, look, now, CHUNK_EVENTS_MAX).await,
             Self::Before { topic, before } => (topic, *before),
         };
-        let cutoffs = Cutoffs::all(before);
+        let cutoffs = cutoffs_before(before);
         let events = store.aged(topic.clone(), cutoffs, CHUNK_EVENTS_MAX).await?;
         let (topic, reason) = (topic.clone(), UnlinkReason::Before(before));
         Ok((!events.is_empty()).then_some(Act::Unlink { topic, events, reason }))
     }
+}
+
+/// What was taken in before a time.
+pub fn cutoffs_before(time: UnixMillis) -> Cutoffs {
+    Cutoffs::all(UnixMillis(time.0.saturating_sub(1)))
 }
 
 impl Sweep<'_> {
@@ -83,23 +99,30 @@ impl Sweep<'_> {
         target: &Target,
         now: UnixMillis,
         told: &mut (dyn FnMut(Usage) + Send),
-    ) -> Result<Usage, SweepError> {
+    ) -> Result<(Usage, Ended), SweepError> {
         let mut total = Usage::default();
         loop {
             let started = Instant::now();
-            let Some(act) = target.next(self.store, now).await? else { return Ok(total) };
+            let Some(act) = target.next(self.store, now).await? else {
+                return Ok((total, Ended::Done));
+            };
             let act = match self.fence {
                 Some(fence) => Act::Fenced { task: Task::Upkeep, fence, act: Box::new(act) },
                 None => act,
             };
-            let Outcome::Removed(removed) = self.lane.run(act).await? else { return Ok(total) };
+            let Outcome::Removed(removed) = self.lane.run(act).await? else {
+                return Ok((total, Ended::Done));
+            };
             if removed.events == 0 {
-                return Ok(total);
+                return Ok((total, Ended::Done));
             }
             total.events += removed.events;
             total.bytes += removed.bytes;
             told(removed);
             sleep_until(started + self.pace.duration(removed.events)).await;
+            if self.until.is_some_and(|until| Instant::now() >= until) {
+                return Ok((total, Ended::OutOfTime));
+            }
         }
     }
 }

@@ -148,12 +148,17 @@ impl Node {
 
     /// As an operator who wants rid of what came into a topic before now.
     pub async fn purge(&self, digit: char) -> Usage {
-        let sweep =
-            Sweep { store: &*self.store, lane: &self.lane, fence: None, pace: Pace::Unbounded };
+        let sweep = Sweep {
+            store: &*self.store,
+            lane: &self.lane,
+            fence: None,
+            pace: Pace::Unbounded,
+            until: None,
+        };
         let now = self.time.now();
         let before = UnixMillis(now.0 + 1);
         let target = Target::Before { topic: topic(digit), before };
-        sweep.run(&target, now, &mut |_| {}).await.expect("the sweep ends")
+        sweep.run(&target, now, &mut |_| {}).await.expect("the sweep ends").0
     }
 
     /// A round of upkeep, and all the space given back that there is to give.
