@@ -47,7 +47,7 @@ const QUIET_MONTHS: u32 = 8;
 /// When the operator changes what the node may hold, and what to.
 const PHASES: &[(u32, NodeRules)] = &[
     // Less than there is: the ladder is climbed to its end.
-    (190, NodeRules { max_events: Some(350), ..NODE }),
+    (190, NodeRules { max_events: Some(250), ..NODE }),
     (240, NODE),
     (270, NodeRules { max_bytes: Some(220_000), full: Full::Refuse, ..NODE }),
     (300, NODE),
