@@ -116,7 +116,7 @@ pub async fn restore(
         Some(url) => {
             let (place, fsync) = (mask_password(&url), fsync(is_durable()));
             let work = async move {
-                kukuri_store_postgres::backup::restore(&backup, &url, fsync, &monitor).await
+                kukuri_store_postgres::backup::restore(backup, &url, fsync, monitor).await
             };
             (place, tokio::spawn(work))
         }

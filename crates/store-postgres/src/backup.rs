@@ -8,6 +8,7 @@ mod table;
 mod values;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use kukuri_core::{Epoch, FeedBounds, Seq, UnixMillis};
@@ -16,7 +17,7 @@ use kukuri_store::backup::{
     BackEnd, Backup, BackupError, Draft, FeedSpan, Manifest, Monitor, Table,
 };
 use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Row, raw_sql};
+use sqlx::{AssertSqlSafe, Connection, Row, raw_sql};
 
 use crate::error::Fault;
 use crate::session::{Role, Server};
@@ -72,7 +73,6 @@ async fn copy_out(
     }
     run(&mut connection, "COMMIT").await?;
     draft.finish(Manifest {
-        format: Manifest::FORMAT,
         back_end: BackEnd::Postgres,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         made_at: made_at.0,
@@ -145,24 +145,29 @@ async fn copy_table(
 /// Makes a store in a database that holds none, all in one transaction, and gives its feed a new life.
 /// Returns the names of tables that belong to no schema of ours and were left out.
 pub async fn restore(
-    backup: &Backup,
+    backup: Arc<Backup>,
     url: &str,
     fsync: Fsync,
-    monitor: &Monitor,
+    monitor: Arc<Monitor>,
 ) -> Result<Vec<String>, BackupError> {
     backup.require(BackEnd::Postgres, migrate::newest())?;
+    load::check_parts(&backup)?;
+    // Every part is read twice: nothing is begun with a part that is damaged.
+    monitor.expect(2 * backup.manifest().bytes());
     let work = async {
-        let mut connection = Server::parse(url)?.connect(Role::Setup).await?;
+        let server = Server::parse(url)?;
+        let mut connection = server.connect(Role::Setup).await?;
         crate::check::check(&mut connection, fsync).await?;
         refuse_store(&mut connection).await?;
-        // Every part is read twice: nothing is begun with a part that is damaged.
-        monitor.expect(2 * backup.manifest().bytes());
-        backup.verify(monitor)?;
+        // Reading takes long, and servers and proxies end connections that say nothing.
+        connection.close().await.map_err(Fault::from)?;
+        verify(&backup, &monitor).await?;
+        let mut connection = server.connect(Role::Setup).await?;
         run(&mut connection, UNHURRIED).await?;
         run(&mut connection, "BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         migrate::lock(&mut connection).await?;
         refuse_store(&mut connection).await?;
-        let left_out = load::load(&mut connection, backup, monitor).await?;
+        let left_out = load::load(&mut connection, &backup, &monitor).await?;
         run(&mut connection, "COMMIT").await?;
         Ok(left_out)
     };
@@ -170,6 +175,18 @@ pub async fn restore(
         restored = work => restored,
         () = monitor.ended() => Err(BackupError::Interrupted),
     }
+}
+
+/// Compares every part with its checksum, where waiting for the disk delays nobody. Whoever ends the
+/// monitor ends it, too.
+async fn verify(backup: &Arc<Backup>, monitor: &Arc<Monitor>) -> Result<(), BackupError> {
+    let (backup, monitor) = (Arc::clone(backup), Arc::clone(monitor));
+    let verified = tokio::task::spawn_blocking(move || backup.verify(&monitor)).await;
+    verified.unwrap_or_else(|ended| match ended.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // The program is being ended.
+        Err(_) => Err(BackupError::Interrupted),
+    })
 }
 
 async fn refuse_store(connection: &mut PgConnection) -> Result<(), BackupError> {

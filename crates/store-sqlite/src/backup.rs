@@ -51,7 +51,6 @@ pub fn back_up(
 fn describe(moment: &Connection, made_at: UnixMillis) -> Result<Manifest, StoreError> {
     let bounds = desk::bounds(moment)?;
     Ok(Manifest {
-        format: Manifest::FORMAT,
         back_end: BackEnd::Sqlite,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         made_at: made_at.0,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier};
 
 use kukuri_core::{Act, Command, Cursor, CursorError, Outcome, TopicId, UnixMillis};
 use kukuri_event::{Filter, UnixSeconds};
-use kukuri_store::backup::{Backup, BackupError, Manifest, Monitor};
+use kukuri_store::backup::{Backup, BackupError, Manifest, Monitor, seal};
 use kukuri_store::conformance::dump;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Entry, FeedError, Query, Store};
@@ -273,7 +273,9 @@ async fn who_is_interrupted_or_finds_damage_leaves_nothing() {
     fs::write(&file, &bytes).unwrap();
     let manifest = saved.join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
-    fs::write(&manifest, text.replace("\"head_seq\": 0", "\"head_seq\": 1")).unwrap();
+    let mut other = Backup::open(&saved).unwrap().manifest().clone();
+    other.feed.head_seq += 1;
+    fs::write(&manifest, seal(&serde_json::to_string(&other).unwrap())).unwrap();
     refused(bring_back(&saved, &new), "its feed is not the one that its manifest names");
     assert!(!new.exists());
     fs::write(&manifest, text).unwrap();

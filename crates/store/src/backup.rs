@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use crate::StoreError;
 
 pub use draft::{Draft, PartWriter};
-pub use manifest::{BackEnd, FeedSpan, Manifest, Part, Partition, Table};
+pub use manifest::{BackEnd, FeedSpan, Manifest, Part, Partition, Table, seal};
 pub use monitor::Monitor;
 pub use own::{Directory, new_file};
 pub use whole::{Backup, PartReader};

@@ -7,13 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use kukuri_store::backup::{
-    BackEnd, Backup, BackupError, Draft, FeedSpan, MANIFEST, Manifest, Monitor, Table,
+    BackEnd, Backup, BackupError, Draft, FeedSpan, MANIFEST, Manifest, Monitor, Table, seal,
 };
 use tempfile::TempDir;
 
 fn manifest() -> Manifest {
     Manifest {
-        format: Manifest::FORMAT,
         back_end: BackEnd::Sqlite,
         program: "0.0.0".to_owned(),
         made_at: 1,
@@ -188,20 +187,48 @@ fn a_manifest_that_is_wrong_is_refused() {
     let directory = home.path().join("b");
     make(&directory);
     let path = directory.join(MANIFEST);
-    let good = fs::read_to_string(&path).unwrap();
+    let (file, good) = (
+        fs::read_to_string(&path).unwrap(),
+        serde_json::to_string(Backup::open(&directory).unwrap().manifest()).unwrap(),
+    );
+    assert!(file.contains("\"format\": 1"));
     let cases = [
-        (good[..good.len() / 2].to_owned(), "manifest.json is damaged"),
-        (good.replace("\"format\": 1", "\"format\": 2"), "was made by a newer program"),
-        (good.replace("head_seq", "head"), "manifest.json is damaged"),
-        (good.replace("one.copy", "../one.copy"), "is no name of a part"),
-        (good.replace("one.copy", ""), "is no name of a part"),
+        (file[..file.len() / 2].to_owned(), "manifest.json is damaged"),
+        (file.replace("\"format\": 1", "\"format\": 2"), "was made by a newer program"),
+        (file.replace("\"format\": 1", "\"format\": 0"), "manifest.json is damaged"),
+        (good.clone(), "manifest.json is damaged"),
+        (seal(&good.replace("head_seq", "head")), "manifest.json is damaged"),
+        (seal(&good.replace("one.copy", "../one.copy")), "is no name of a part"),
+        (seal(&good.replace("one.copy", "")), "is no name of a part"),
+        (seal(&good.replace("one.copy", "two.db")), "is named twice"),
     ];
     for (text, words) in cases {
         fs::write(&path, text).unwrap();
         refused(Backup::open(&directory), words);
     }
+    fs::write(&path, seal(&good)).unwrap();
+    Backup::open(&directory).unwrap();
     fs::write(&path, b"\xff").unwrap();
     refused(Backup::open(&directory), "it is no text");
+}
+
+/// A manifest with fewer tables or other numbers was taken for what had been saved.
+#[test]
+fn every_change_of_a_manifest_is_noticed() {
+    let home = TempDir::new().unwrap();
+    let made = make(home.path());
+    let path = home.path().join(MANIFEST);
+    let text = fs::read(&path).unwrap();
+    for at in 0..text.len() {
+        let mut flipped = text.clone();
+        flipped[at] ^= 1;
+        fs::write(&path, flipped).unwrap();
+        // Space between words may have become other space.
+        if let Ok(backup) = Backup::open(home.path()) {
+            assert!(text[at].is_ascii_whitespace(), "{at}");
+            assert_eq!(backup.manifest(), &made);
+        }
+    }
 }
 
 #[test]

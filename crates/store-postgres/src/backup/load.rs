@@ -1,10 +1,12 @@
 //! Filling a new schema from a backup, within the caller's transaction.
 
+use std::collections::BTreeSet;
+
 use kukuri_store::backup::{Backup, BackupError, Manifest, Monitor, Table};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row, raw_sql};
 
-use super::table::{check_name, column_list, quoted};
+use super::table::{self, check_name, column_list, quoted};
 use super::values::Values;
 use super::{bounds, version};
 use crate::error::Fault;
@@ -18,6 +20,7 @@ pub(super) async fn load(
 ) -> Result<Vec<String>, BackupError> {
     let manifest = backup.manifest();
     make_schema(connection, backup).await?;
+    require_tables(connection, backup).await?;
     let mut left_out = Vec::new();
     for table in &manifest.tables {
         if make_table(connection, backup, table).await? {
@@ -42,6 +45,34 @@ async fn make_schema(connection: &mut PgConnection, backup: &Backup) -> Result<(
         return Err(damaged(backup, format!("there is no schema {wanted}")));
     }
     Ok(())
+}
+
+/// Every table of the schema has to be in the backup. One that is not would stay empty.
+async fn require_tables(connection: &mut PgConnection, backup: &Backup) -> Result<(), BackupError> {
+    let named = |name: &str| backup.manifest().tables.iter().any(|table| table.name == name);
+    match table::list(connection).await?.iter().find(|found| !named(&found.name)) {
+        Some(found) => Err(damaged(backup, format!("it has no table {}", found.name))),
+        None => Ok(()),
+    }
+}
+
+/// Every table has a part of its own, and every part is that of a table.
+pub(super) fn check_parts(backup: &Backup) -> Result<(), BackupError> {
+    let Manifest { tables, parts, .. } = backup.manifest();
+    let mut names = BTreeSet::new();
+    let mut unused: BTreeSet<&str> = parts.iter().map(|part| part.file.as_str()).collect();
+    for Table { name, file, .. } in tables {
+        if !names.insert(name) {
+            return Err(damaged(backup, format!("{name} is named twice")));
+        }
+        if !file.as_deref().is_some_and(|file| unused.remove(file)) {
+            return Err(damaged(backup, format!("{name} has no part of its own")));
+        }
+    }
+    match unused.first() {
+        Some(file) => Err(damaged(backup, format!("{file} belongs to no table"))),
+        None => Ok(()),
+    }
 }
 
 /// Makes a partition unless it is there. Says whether there is such a table.

@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::{Act, Cursor, CursorError, UnixMillis};
-use kukuri_store::backup::{Backup, BackupError, Manifest, Monitor};
+use kukuri_store::backup::{Backup, BackupError, Manifest, Monitor, seal};
 use kukuri_store::conformance::dump;
 use kukuri_store::{FeedError, Store};
 use kukuri_store_postgres::backup::{back_up, restore};
 use kukuri_store_postgres::{Fsync, Options, PostgresStore};
+use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::generate::{Seed, World, script};
 use kukuri_testkit::postgres::Cluster;
 use tempfile::TempDir;
@@ -29,8 +32,8 @@ async fn save(url: &str, to: &Path) -> Result<Manifest, BackupError> {
 }
 
 async fn bring_back(from: &Path, url: &str) -> Result<Vec<String>, BackupError> {
-    let (backup, monitor) = (Backup::open(from)?, Monitor::default());
-    let restored = restore(&backup, url, Fsync::AnyForTests, &monitor);
+    let (backup, monitor) = (Arc::new(Backup::open(from)?), Arc::new(Monitor::default()));
+    let restored = restore(backup, url, Fsync::AnyForTests, monitor);
     timeout(LIMIT, restored).await.unwrap()
 }
 
@@ -225,18 +228,18 @@ async fn who_is_refused_or_interrupted_changes_nothing() {
     publish(&store, &notes(1, 100)).await.unwrap();
     let (url, new, saved) =
         (cluster.url(&name), cluster.create_database(), home.path().join("saved"));
-    let ended = Monitor::default();
+    let ended = Arc::new(Monitor::default());
     ended.end();
     let interrupted = back_up(&url, &saved, UnixMillis(5), &ended).await;
     assert!(matches!(interrupted, Err(BackupError::Interrupted)));
     assert!(!saved.exists());
     save(&url, &saved).await.unwrap();
     refused(bring_back(&saved, &url).await, "the database holds a store already");
-    let backup = Backup::open(&saved).unwrap();
-    let interrupted = restore(&backup, &new, Fsync::AnyForTests, &ended).await;
+    let backup = Arc::new(Backup::open(&saved).unwrap());
+    let interrupted = restore(Arc::clone(&backup), &new, Fsync::AnyForTests, ended).await;
     assert!(matches!(interrupted, Err(BackupError::Interrupted)));
     let manifest = saved.join("manifest.json");
-    let text = fs::read_to_string(&manifest).unwrap();
+    let text = serde_json::to_string_pretty(backup.manifest()).unwrap();
     let spoiled = [
         ("\"rows\": 20", "\"rows\": 21", "has 20 rows, its manifest says 21"),
         ("\"head_seq\": 100", "\"head_seq\": 101", "its feed is not the one"),
@@ -248,11 +251,11 @@ async fn who_is_refused_or_interrupted_changes_nothing() {
     ];
     for (good, bad, words) in spoiled {
         assert!(text.contains(good), "{good} is not in {text}");
-        fs::write(&manifest, text.replace(good, bad)).unwrap();
+        fs::write(&manifest, seal(&text.replace(good, bad))).unwrap();
         refused(bring_back(&saved, &new).await, words);
         assert_eq!(tables(&cluster, &database(&new)), "0", "{bad}");
     }
-    fs::write(&manifest, &text).unwrap();
+    fs::write(&manifest, seal(&text)).unwrap();
     let part = saved.join("events_outbox_1.copy");
     let bytes = fs::read(&part).unwrap();
     let mut flipped = bytes.clone();
@@ -263,6 +266,78 @@ async fn who_is_refused_or_interrupted_changes_nothing() {
     fs::write(&part, bytes).unwrap();
     bring_back(&saved, &new).await.unwrap();
     assert_eq!(dump(&open(&new).await).await, dump(&store).await);
+}
+
+/// A manifest without a table was taken for a whole one, and the table stayed empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_table_and_every_part_is_wanted_once() {
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (store, name) = store_with(&cluster, SMALL).await;
+    publish(&store, &notes(1, 100)).await.unwrap();
+    let (new, saved) = (cluster.create_database(), home.path().join("saved"));
+    let made = save(&cluster.url(&name), &saved).await.unwrap();
+    let spoil = |change: &dyn Fn(&mut Manifest)| {
+        let mut manifest = made.clone();
+        change(&mut manifest);
+        let text = seal(&serde_json::to_string(&manifest).unwrap());
+        fs::write(saved.join("manifest.json"), text).unwrap();
+    };
+    // Tables that migrations make, a partition among them.
+    for gone in ["events_longer", "expirations", "node_subscriptions"] {
+        let file = format!("{gone}.copy");
+        spoil(&|manifest| manifest.tables.retain(|table| table.name != gone));
+        refused(bring_back(&saved, &new).await, &format!("{file} belongs to no table"));
+        spoil(&|manifest| {
+            manifest.tables.retain(|table| table.name != gone);
+            manifest.parts.retain(|part| part.file != file);
+        });
+        refused(bring_back(&saved, &new).await, &format!("it has no table {gone}"));
+    }
+    spoil(&|manifest| manifest.tables[1].file = manifest.tables[0].file.clone());
+    refused(bring_back(&saved, &new).await, "has no part of its own");
+    spoil(&|manifest| manifest.tables[1].file = None);
+    refused(bring_back(&saved, &new).await, "has no part of its own");
+    spoil(&|manifest| manifest.tables.push(manifest.tables[0].clone()));
+    refused(bring_back(&saved, &new).await, "is named twice");
+    assert_eq!(tables(&cluster, &database(&new)), "0");
+    spoil(&|_| {});
+    bring_back(&saved, &new).await.unwrap();
+}
+
+/// A connection was kept while all parts were read, and a server or proxy that ends silent ones made
+/// long restores impossible.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_connected_while_parts_are_read() {
+    let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
+    let (_store, name) = store_with(&cluster, SMALL).await;
+    // A part that is not restored, and is read only as long as the test lets it.
+    cluster.sql(&name, "CREATE TABLE cn_relay.later (n INTEGER)").unwrap();
+    let (new, saved) = (cluster.create_database(), home.path().join("saved"));
+    let mut manifest = save(&cluster.url(&name), &saved).await.unwrap();
+    let later = manifest.parts.iter_mut().find(|part| part.file == "later.copy").unwrap();
+    later.bytes = 0;
+    later.sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".to_owned();
+    let text = seal(&serde_json::to_string(&manifest).unwrap());
+    fs::write(saved.join("manifest.json"), text).unwrap();
+    let pipe = saved.join("later.copy");
+    fs::remove_file(&pipe).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let restoring = tokio::spawn({
+        let (saved, new) = (saved.clone(), new.clone());
+        async move { bring_back(&saved, &new).await }
+    });
+    // Opens when the other end is opened, and keeps the reader waiting.
+    let opened = tokio::task::spawn_blocking(move || fs::OpenOptions::new().write(true).open(pipe));
+    let writer = timeout(LIMIT, opened).await.unwrap().unwrap().unwrap();
+    let connected = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}'
+            AND application_name LIKE 'kukuri%'",
+        database(&new)
+    );
+    let alone = || (cluster.sql(&name, &connected).unwrap() == "0").then_some(());
+    wait_for("the connection to end", LIMIT, alone).unwrap();
+    drop(writer);
+    assert_eq!(restoring.await.unwrap().unwrap(), ["later"]);
 }
 
 /// A backup in the middle of a table is given up at once, whatever the server does.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{
-    AtPath, BackupError, CHUNK_BYTES, Directory, MANIFEST, Manifest, Monitor, Part, new_file,
+    AtPath, BackupError, CHUNK_BYTES, Directory, MANIFEST, Manifest, Monitor, Part, new_file, seal,
     sync_directory, unfinished,
 };
 
@@ -98,12 +98,11 @@ impl Draft {
     /// Writes the manifest, with the parts that were taken. From here on it is a backup.
     pub fn finish(mut self, manifest: Manifest) -> Result<Manifest, BackupError> {
         let manifest = Manifest { parts: std::mem::take(&mut self.parts), ..manifest };
-        let mut text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
-        text.push('\n');
+        let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
         let path = self.path(MANIFEST);
         let marker = unfinished(&path);
         let mut out = File::create(&marker).at("open", &marker)?;
-        out.write_all(text.as_bytes()).at("write", &marker)?;
+        out.write_all(seal(&text).as_bytes()).at("write", &marker)?;
         out.sync_all().at("sync", &marker)?;
         sync_directory(self.directory.path())?;
         fs::rename(&marker, &path).at("rename to", &path)?;

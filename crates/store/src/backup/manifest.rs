@@ -1,12 +1,12 @@
 use kukuri_core::{Epoch, FeedBounds, Seq};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 
 /// What a backup holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The version of the layout of backups.
-    pub format: u32,
     pub back_end: BackEnd,
     /// The version of the program that made it.
     pub program: String,
@@ -19,9 +19,6 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The layout of backups that this program writes and reads.
-    pub const FORMAT: u32 = 1;
-
     /// The number of rows in a table and all its partitions.
     pub fn rows(&self, table: &str) -> u64 {
         let within = self.tables.iter().filter(|one| one.is_within(table));
@@ -32,6 +29,66 @@ impl Manifest {
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
+}
+
+/// The layout of backups that this program writes and reads.
+const FORMAT: u32 = 1;
+
+/// How a manifest is kept: with its own checksum, which is that of its text as it stands there.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sealed<'a> {
+    #[serde(rename = "format")]
+    _format: u32,
+    sha256: String,
+    #[serde(borrow)]
+    manifest: &'a RawValue,
+}
+
+/// The version of the layout, whatever else there is.
+#[derive(Deserialize)]
+struct Layout {
+    format: u32,
+}
+
+/// Why a manifest cannot be read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It has a layout of a later version.
+    Newer,
+    Damaged(String),
+}
+
+/// The text of the file for a manifest in JSON.
+pub fn seal(manifest: &str) -> String {
+    let sha256 = checksum(manifest);
+    format!("{{\"format\": {FORMAT}, \"sha256\": \"{sha256}\", \"manifest\":\n{manifest}\n}}\n")
+}
+
+/// The manifest in the text of a file.
+pub(super) fn unseal(text: &str) -> Result<Manifest, Unread> {
+    let damaged = |error: serde_json::Error| Unread::Damaged(error.to_string());
+    let Layout { format } = serde_json::from_str(text).map_err(damaged)?;
+    if format > FORMAT {
+        return Err(Unread::Newer);
+    }
+    let sealed: Sealed<'_> = serde_json::from_str(text).map_err(damaged)?;
+    if format < FORMAT || sealed.sha256 != checksum(sealed.manifest.get()) {
+        return Err(Unread::Damaged("its checksum is not the one it was made with".to_owned()));
+    }
+    let manifest: Manifest = serde_json::from_str(sealed.manifest.get()).map_err(damaged)?;
+    for (nth, part) in manifest.parts.iter().enumerate() {
+        let again = manifest.parts[..nth].iter().any(|other| other.file == part.file);
+        if again || !part.is_plain() {
+            let problem = if again { "is named twice" } else { "is no name of a part" };
+            return Err(Unread::Damaged(format!("{:?} {problem}", part.file)));
+        }
+    }
+    Ok(manifest)
+}
+
+fn checksum(text: &str) -> String {
+    hex::encode(Sha256::digest(text))
 }
 
 /// Who wrote the parts, and who alone can read them.
@@ -120,7 +177,7 @@ pub struct Part {
 
 impl Part {
     /// A plain name: nothing that could lead out of the directory.
-    pub(super) fn is_plain(&self) -> bool {
+    fn is_plain(&self) -> bool {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_.".contains(&b);
         !self.file.is_empty() && self.file.bytes().all(plain) && !self.file.starts_with('.')
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::manifest::{Unread, unseal};
 use super::{
     AtPath, BackEnd, BackupError, CHUNK_BYTES, MANIFEST, Manifest, Monitor, Part, unfinished,
 };
@@ -27,18 +28,13 @@ impl Backup {
             }
             text => text.at("read", &path)?,
         };
-        let damaged = |problem: &dyn std::fmt::Display| BackupError::damaged(&path, problem);
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| damaged(&e))?;
-        if value["format"].as_u64().is_some_and(|format| format > Manifest::FORMAT.into()) {
-            return Err(BackupError::Refused(format!(
+        let manifest = unseal(&text).map_err(|unread| match unread {
+            Unread::Damaged(problem) => BackupError::damaged(&path, problem),
+            Unread::Newer => BackupError::Refused(format!(
                 "{} was made by a newer program: restore it with that one",
                 directory.display()
-            )));
-        }
-        let manifest: Manifest = serde_json::from_value(value).map_err(|e| damaged(&e))?;
-        if let Some(part) = manifest.parts.iter().find(|part| !part.is_plain()) {
-            return Err(damaged(&format!("{:?} is no name of a part", part.file)));
-        }
+            )),
+        })?;
         Ok(Self { directory: directory.to_owned(), manifest })
     }
 
