@@ -38,7 +38,9 @@ pub fn admit_at(lines: &[String], at: UnixMillis) -> Vec<Command> {
     std::thread::scope(|scope| {
         let parts: Vec<_> = lines
             .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().map(|l| command(l, at)).collect::<Vec<_>>()))
+            .map(|part| {
+                scope.spawn(move || part.iter().map(|l| command(l, at)).collect::<Vec<_>>())
+            })
             .collect();
         parts.into_iter().flat_map(|part| part.join().expect("the load is valid")).collect()
     })
