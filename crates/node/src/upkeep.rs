@@ -158,26 +158,36 @@ impl Keeper {
         let now = (self.clock)();
         let (topics, node) = self.stats().await?;
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
-        let (urgent, rest): (Vec<Look>, Vec<Look>) = looks.into_iter().partition(is_urgent);
-        for look in urgent.iter().filter(|look| is_of_use(look, &felt, &node)) {
-            let Some(lease) = self.hold().await? else { return Ok(()) };
+        let (now_due, mut rest): (Vec<Look>, Vec<Look>) =
+            looks.into_iter().partition(|look| *look == Look::Expired);
+        for look in &now_due {
             self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await?;
         }
         if self.pending.is_empty() && self.is_time_for_all(now) {
             self.full_round_at = Some(now);
+            rest.retain(|look| !makes_room(look));
             self.pending.extend(rest);
         }
         while let Some(look) = self.pending.pop_front() {
             let Some(lease) = self.hold().await? else { return Ok(()) };
-            match self.sweep(&look, lease.fence, now, end).await? {
-                Ended::Done => {}
-                Ended::OutOfTime => {
-                    self.pending.push_front(look);
-                    break;
-                }
+            if self.sweep(&look, lease.fence, now, end).await? == Ended::OutOfTime {
+                self.pending.push_front(look);
+                break;
             }
         }
+        self.make_room(&felt, now).await?;
         self.tidy().await
+    }
+
+    /// What is over its limit lets the oldest go, once what has aged has left.
+    async fn make_room(&mut self, felt: &Pressure, now: UnixMillis) -> Result<(), UpkeepError> {
+        let (topics, node) = self.stats().await?;
+        let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
+        for look in looks.iter().filter(|look| makes_room(look) && is_of_use(look, felt, &node)) {
+            let Some(lease) = self.hold().await? else { return Ok(()) };
+            self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await?;
+        }
+        Ok(())
     }
 
     /// Whether what has aged is to be looked for; a clock that went back begins anew.
@@ -309,9 +319,8 @@ fn percent_of(whole: u64, percent: u32) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// What cannot wait for a full round: what nobody may see any more, and what is over its limit.
-fn is_urgent(look: &Look) -> bool {
-    matches!(look, Look::Expired | Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
+fn makes_room(look: &Look) -> bool {
+    matches!(look, Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
 }
 
 /// The ladder stays on its last step for a while when the pressure is gone, or when it comes from a disk

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Command, Decision, Epoch, Seq, View, decide};
+use kukuri_core::{Act, Command, Decision, Epoch, Seq, View, decide};
 use sqlx::postgres::PgConnection;
 use sqlx::raw_sql;
 
@@ -71,7 +71,7 @@ impl Session {
     ) -> Result<Decision, Fault> {
         self.partitions.prepare(&mut self.connection, batch, self.expected.head).await?;
         let mut decision = None;
-        if self.crowded_batches == 0 {
+        if self.crowded_batches == 0 && !batch.iter().any(|command| names_stored(&command.act)) {
             decision = self.run_free(batch, topics).await?;
         }
         let decision = match decision {
@@ -133,6 +133,15 @@ impl Session {
             topics.numbers.commit(numbers);
             return Ok(decision);
         }
+    }
+}
+
+/// Whether an act is about events that are there, so that one statement cannot tell all it needs.
+fn names_stored(act: &Act) -> bool {
+    match act {
+        Act::Unlink { .. } | Act::Evict { .. } | Act::Expire(_) => true,
+        Act::Fenced { act, .. } => names_stored(act),
+        _ => false,
     }
 }
 

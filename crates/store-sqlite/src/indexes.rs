@@ -5,6 +5,7 @@ use kukuri_event::EventId;
 use kukuri_store::StoreError;
 use rusqlite::{Connection, params};
 
+use crate::departed::{self, Departed};
 use crate::desk::TopicNumbers;
 use crate::error::OrStore;
 use crate::tail::Segment;
@@ -26,10 +27,11 @@ pub(crate) const INSERT_AUTHOR: &str =
 pub(crate) struct IndexChanges {
     put: IndexRows,
     take: IndexRows,
+    departed: Vec<Departed>,
 }
 
 #[derive(Default)]
-struct IndexRows {
+pub(crate) struct IndexRows {
     ids: Vec<(i64, i64)>,
     topics: Vec<TopicRow>,
     hidden: Vec<HiddenRow>,
@@ -70,13 +72,36 @@ impl IndexChanges {
             let other = other.filter(|other| other.seq == record.seq);
             rows.add_expiration(record, other);
             if !segment.contains(record) {
-                rows.add(conn, numbers, record, other)?;
+                rows.add_links(conn, numbers, record, other)?;
             }
         }
+        self.add_places(segment, before, after);
         Ok(())
     }
 
+    /// Adds ids, tags and authors. Those of an event that leaves are deleted later.
+    fn add_places(&mut self, segment: &Segment, before: Option<&Record>, after: Option<&Record>) {
+        let stays = |record: &Record, other: Option<&Record>| {
+            other.is_some_and(|other| other.seq == record.seq)
+        };
+        if let Some(record) = before.filter(|record| !segment.contains(record)) {
+            if stays(record, after) {
+                self.take.add_places(record, after);
+            } else {
+                self.departed.push(Departed::of(record));
+            }
+        }
+        if let Some(record) = after.filter(|record| !segment.contains(record)) {
+            let other = before.filter(|_| stays(record, before));
+            if other.is_none() {
+                self.put.add_id(record.event().id().prefix(), record.seq.0);
+            }
+            self.put.add_places(record, other);
+        }
+    }
+
     pub(crate) fn write(mut self, conn: &Connection) -> Result<(), StoreError> {
+        departed::write(conn, self.departed)?;
         self.take.sort();
         self.put.sort();
         self.take.delete(conn)?;
@@ -85,8 +110,34 @@ impl IndexChanges {
 }
 
 impl IndexRows {
-    /// Adds the rows that `record` has and `other`, the same event before or after, has not.
-    fn add(
+    pub(crate) fn add_id(&mut self, id: i64, seq: i64) {
+        self.ids.push((id, seq));
+    }
+
+    pub(crate) fn add_tag(&mut self, key: i64, created_at: i64, seq: i64) {
+        self.tags.push((key, std::cmp::Reverse(created_at), seq));
+    }
+
+    pub(crate) fn add_author(&mut self, author: i64, created_at: i64, seq: i64, kind: u16) {
+        self.authors.push((author, std::cmp::Reverse(created_at), seq, kind));
+    }
+
+    /// Adds the tags and the author that lead to `record` and not to `other`, the same event before or
+    /// after.
+    fn add_places(&mut self, record: &Record, other: Option<&Record>) {
+        if !record.is_effective() || other.is_some_and(Record::is_effective) {
+            return;
+        }
+        let event = record.event();
+        let (created_at, seq) = (event.created_at().0, record.seq.0);
+        for (letter, value) in record.indexed_tags() {
+            self.add_tag(tag_key(letter, value), created_at, seq);
+        }
+        self.add_author(event.pubkey().prefix(), created_at, seq, event.kind().0);
+    }
+
+    /// Adds the links that `record` has and `other`, the same event before or after, has not.
+    fn add_links(
         &mut self,
         conn: &Connection,
         numbers: &mut TopicNumbers,
@@ -97,9 +148,6 @@ impl IndexRows {
         let event = record.event();
         let expires_at = record.expires_at().map(|end| end.0);
         let created_at = std::cmp::Reverse(event.created_at().0);
-        if other.is_none() {
-            self.ids.push((event.id().prefix(), record.seq.0));
-        }
         for link in &record.links {
             let stays = other.is_some_and(|other| other.links.contains(link));
             let topic_no = numbers.assign(conn, &link.topic)?;
@@ -118,13 +166,6 @@ impl IndexRows {
                 });
             }
         }
-        if record.is_effective() && !seen {
-            let tags = record.indexed_tags().into_iter();
-            self.tags.extend(
-                tags.map(|(letter, value)| (tag_key(letter, value), created_at, record.seq.0)),
-            );
-            self.authors.push((event.pubkey().prefix(), created_at, record.seq.0, event.kind().0));
-        }
         Ok(())
     }
 
@@ -134,7 +175,7 @@ impl IndexRows {
         }
     }
 
-    fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) {
         self.ids.sort_unstable();
         self.topics.sort_unstable();
         self.hidden.sort_unstable();
@@ -184,7 +225,7 @@ impl IndexRows {
         Ok(())
     }
 
-    fn delete(&self, conn: &Connection) -> Result<(), StoreError> {
+    pub(crate) fn delete(&self, conn: &Connection) -> Result<(), StoreError> {
         let mut ids =
             conn.prepare_cached("DELETE FROM event_ids WHERE id = ?1 AND seq = ?2").or_store()?;
         for (id, seq) in &self.ids {

@@ -7,6 +7,7 @@ mod apply;
 pub mod backup;
 mod connection;
 mod dedupe;
+mod departed;
 mod desk;
 mod error;
 mod facts;

@@ -1,9 +1,10 @@
-//! Giving space back while the store is in use: rows of the feed that nobody can read any more, and
-//! pages that hold nothing.
+//! Giving space back while the store is in use: rows of the feed that nobody can read any more, index
+//! rows of events that have left, and pages that hold nothing.
 
 use kukuri_store::{Extent, StoreError, Tidied};
 use rusqlite::{Connection, TransactionBehavior};
 
+use crate::departed;
 use crate::desk::bounds;
 use crate::error::OrStore;
 
@@ -18,7 +19,7 @@ const FREE_PAGES_KEPT: i64 = 1024;
 
 /// One step. Each commits by itself, and what one did not do the next one does.
 pub(crate) fn step(conn: &mut Connection) -> Result<Tidied, StoreError> {
-    if cut_feed(conn)? {
+    if cut_feed(conn)? || departed::sweep(conn)? {
         return Ok(Tidied::More);
     }
     let free: i64 = conn.pragma_query_value(None, "freelist_count", |row| row.get(0)).or_store()?;

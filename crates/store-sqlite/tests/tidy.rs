@@ -7,10 +7,10 @@ use std::sync::Arc;
 use kukuri_core::{
     Act, Admitted, Command, Decision, Outcome, Seq, TopicId, UnixMillis, UnlinkReason,
 };
-use kukuri_event::UnixSeconds;
+use kukuri_event::{Filter, UnixSeconds};
 use kukuri_store::conformance::dump;
 use kukuri_store::conformance::signing::{Author, Draft};
-use kukuri_store::{Store, Tidied};
+use kukuri_store::{Query, Store, Tidied};
 use kukuri_store_sqlite::{FILE, Options, SqliteStore, Sync};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -80,6 +80,57 @@ async fn a_purge_gives_its_space_back() {
     assert_eq!(dump(&store).await, before);
     let decision = apply(&store, vec![Act::Publish(event(9_999))]).await;
     assert_eq!(decision.outcomes, [Outcome::Accepted]);
+}
+
+async fn found(store: &SqliteStore, filter: &str) -> usize {
+    let filters = vec![Filter::parse(filter).unwrap()];
+    let query = Query { filters, now: NOW, limit_max: 100, rows_max: 1000, bodies_max: 100 };
+    store.query(query).await.unwrap().bodies.len()
+}
+
+/// Rows of ids, tags and authors that lead to a stored event, and that lead to none.
+fn places(directory: &TempDir) -> Vec<(i64, i64)> {
+    let conn = Connection::open(directory.path().join(FILE)).unwrap();
+    let count = |table: &str| {
+        let sql = format!(
+            "SELECT count(events.seq), count(*) - count(events.seq)
+             FROM {table} LEFT JOIN events ON events.seq = {table}.seq"
+        );
+        conn.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+    };
+    ["event_ids", "event_tags", "event_authors"].map(count).into()
+}
+
+/// A purge would change a page for nearly each of them. Until they are deleted nobody finds them, and
+/// an event that comes back after its topic was removed has rows of its own beside them.
+#[tokio::test]
+async fn index_rows_of_what_has_left_are_deleted_many_at_once() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let (topic, tagged) = (TopicId::global(), |nth: u32| {
+        let draft = Draft::new(1, UnixSeconds(NOW.0 - i64::from(nth))).tag("t", TopicId::global());
+        Author::numbered(1).admit(&draft.tag("r", nth).tag("p", "x"), NOW)
+    });
+    let events: Vec<Admitted> = (0..10).map(tagged).collect();
+    let publish = || events.iter().cloned().map(Act::Publish);
+    apply(&store, [Act::carry(topic.clone(), "")].into_iter().chain(publish()).collect()).await;
+    let left = events[4..].iter().map(|event| event.event().id()).collect();
+    apply(&store, vec![Act::Unlink { topic, events: left, reason: UnlinkReason::Topic }]).await;
+    assert_eq!(places(&directory), [(4, 6), (8, 12), (4, 6)]);
+    for filter in [r##"{"#p":["x"]}"##, r#"{"kinds":[1]}"#] {
+        assert_eq!(found(&store, filter).await, 4, "{filter}");
+    }
+    let again = apply(&store, publish().skip(4).collect()).await;
+    assert!(again.outcomes.iter().all(|outcome| *outcome == Outcome::Accepted));
+    assert_eq!(found(&store, r##"{"#p":["x"]}"##).await, 10);
+    let before = dump(&store).await;
+    assert_eq!(store.tidy().await, Ok(Tidied::More));
+    assert_eq!(store.tidy().await, Ok(Tidied::Done));
+    assert_eq!(places(&directory), [(4, 0), (8, 0), (4, 0)], "the others are in the tail");
+    assert_eq!(dump(&store).await, before);
+    assert_eq!(found(&store, r##"{"#p":["x"]}"##).await, 10);
+    drop(store);
+    assert_eq!(places(&directory), [(10, 0), (20, 0), (10, 0)]);
 }
 
 /// The floor rises at once; rows below it are deleted in steps, also by who opens the store next.

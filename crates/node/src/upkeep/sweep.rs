@@ -13,6 +13,10 @@ use tokio::time::{Instant, sleep_until};
 /// Events that leave in one command: few enough that other writers hardly notice.
 pub const CHUNK_EVENTS_MAX: usize = 500;
 
+/// Events that are looked for at once where most of what is found leaves: whoever looks passes by what
+/// stays, and by what has left and was not cleared away yet.
+const LOOK_EVENTS_MAX: usize = 16 * CHUNK_EVENTS_MAX;
+
 /// How fast events leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
@@ -23,7 +27,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(8_000);
+    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(5_500);
 
     fn duration(self, events: u64) -> Duration {
         match self {
@@ -76,11 +80,14 @@ impl Target {
     /// What to do about some of it; `None` if there is none.
     async fn next(&self, store: &dyn Store, now: UnixMillis) -> Result<Option<Act>, StoreError> {
         let (topic, before) = match self {
+            Self::Planned(look @ Look::Aged { .. }) => {
+                return name(store, look, now, LOOK_EVENTS_MAX).await;
+            }
             Self::Planned(look) => return name(store, look, now, CHUNK_EVENTS_MAX).await,
             Self::Before { topic, before } => (topic, *before),
         };
         let cutoffs = cutoffs_before(before);
-        let events = store.aged(topic.clone(), cutoffs, CHUNK_EVENTS_MAX).await?;
+        let events = store.aged(topic.clone(), cutoffs, LOOK_EVENTS_MAX).await?;
         let (topic, reason) = (topic.clone(), UnlinkReason::Before(before));
         Ok((!events.is_empty()).then_some(Act::Unlink { topic, events, reason }))
     }
@@ -101,28 +108,46 @@ impl Sweep<'_> {
         told: &mut (dyn FnMut(Usage) + Send),
     ) -> Result<(Usage, Ended), SweepError> {
         let mut total = Usage::default();
-        loop {
-            let started = Instant::now();
-            let Some(act) = target.next(self.store, now).await? else {
-                return Ok((total, Ended::Done));
-            };
-            let act = match self.fence {
-                Some(fence) => Act::Fenced { task: Task::Upkeep, fence, act: Box::new(act) },
-                None => act,
-            };
-            let Outcome::Removed(removed) = self.lane.run(act).await? else {
-                return Ok((total, Ended::Done));
-            };
-            if removed.events == 0 {
-                return Ok((total, Ended::Done));
+        while let Some(act) = target.next(self.store, now).await? {
+            let before = total.events;
+            for chunk in chunks(act) {
+                let started = Instant::now();
+                let Outcome::Removed(removed) = self.lane.run(self.fenced(chunk)).await? else {
+                    return Ok((total, Ended::Done));
+                };
+                if removed.events == 0 {
+                    break;
+                }
+                total.events += removed.events;
+                total.bytes += removed.bytes;
+                told(removed);
+                sleep_until(started + self.pace.duration(removed.events)).await;
+                if self.until.is_some_and(|until| Instant::now() >= until) {
+                    return Ok((total, Ended::OutOfTime));
+                }
             }
-            total.events += removed.events;
-            total.bytes += removed.bytes;
-            told(removed);
-            sleep_until(started + self.pace.duration(removed.events)).await;
-            if self.until.is_some_and(|until| Instant::now() >= until) {
-                return Ok((total, Ended::OutOfTime));
+            if total.events == before {
+                break;
             }
         }
+        Ok((total, Ended::Done))
+    }
+
+    fn fenced(&self, act: Act) -> Act {
+        match self.fence {
+            Some(fence) => Act::Fenced { task: Task::Upkeep, fence, act: Box::new(act) },
+            None => act,
+        }
+    }
+}
+
+/// The same in commands that other writers hardly notice.
+fn chunks(act: Act) -> Vec<Act> {
+    match act {
+        Act::Unlink { topic, events, reason } => {
+            let chunks = events.chunks(CHUNK_EVENTS_MAX).map(<[_]>::to_vec);
+            chunks.map(|events| Act::Unlink { topic: topic.clone(), events, reason }).collect()
+        }
+        act => vec![act],
     }
 }

@@ -16,7 +16,7 @@ const MONTHS: &str = "SELECT relname FROM pg_class WHERE relkind = 'r'
     AND relname ~ '^events_[0-9]{4,}_[0-9]{2}$' ORDER BY relname";
 
 pub async fn give_back(backend: &Backend, kind: Kind) -> anyhow::Result<()> {
-    let stored = backend.stored();
+    let (stored, cpu) = (backend.stored(), backend.cpu());
     let start = Instant::now();
     let (mut steps, mut longest) = (0, Duration::ZERO);
     let mut months: BTreeMap<String, Duration> = BTreeMap::new();
@@ -35,11 +35,12 @@ pub async fn give_back(backend: &Backend, kind: Kind) -> anyhow::Result<()> {
         *months.entry(month.unwrap_or_default()).or_default() += took;
     }
     println!(
-        "space: {:.0} MB before and {:.0} MB after {steps} steps in {:.1} s, {:.1} ms the longest",
+        "space: {:.0} MB before and {:.0} MB after {steps} steps in {:.1} s, {:.1} ms the longest; {:.0} ms of CPU",
         stored as f64 / 1e6,
         backend.stored() as f64 / 1e6,
         start.elapsed().as_secs_f64(),
         longest.as_secs_f64() * 1e3,
+        backend.cpu().saturating_sub(cpu).as_secs_f64() * 1e3,
     );
     if kind == Kind::Postgres {
         let mut months = months.values().map(|took| took.as_secs_f64() * 1e3);
