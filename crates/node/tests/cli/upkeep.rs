@@ -91,7 +91,7 @@ pub fn a_running_node_keeps_house(site: &Site) {
     policy(site, &["--max-events", "3"]);
     let note = |nth: i64| Draft::new(1, system_time()).tag("t", GLOBAL).content(nth.to_string());
     let author = Author::numbered(1);
-    let expiring = note(0).tag("expiration", &(system_time().0 + 2).to_string());
+    let expiring = note(0).tag("expiration", (system_time().0 + 2).to_string());
     let running = Running::start(site, &[]);
     let file = site.file("events.jsonl", &[author.sign(&expiring)]);
     ended(&mut site.command_now(&["import", file.to_str().unwrap()])).ok();
