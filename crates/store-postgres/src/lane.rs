@@ -40,7 +40,6 @@ pub(crate) struct Session {
     partitions: Partitions,
     /// The feed, and a head that this session has seen.
     expected: Expected,
-    floor: Seq,
     /// How many more batches lock before they look.
     crowded_batches: u32,
 }
@@ -55,12 +54,7 @@ impl Session {
         let mut connection = server.connect(Role::Lane(fsync)).await?;
         let partitions = Partitions::load(&mut connection, outbox_partition_rows).await?;
         let expected = Expected { epoch, head: Seq::ZERO };
-        Ok(Self { connection, partitions, expected, floor: Seq::ZERO, crowded_batches: 0 })
-    }
-
-    /// Where the feed began when the last batch looked.
-    pub fn floor(&self) -> Seq {
-        self.floor
+        Ok(Self { connection, partitions, expected, crowded_batches: 0 })
     }
 
     /// Runs a batch. After an error the session is of unknown state and must be dropped.
@@ -91,7 +85,6 @@ impl Session {
         let connection = &mut self.connection;
         let loaded = facts::load_free(connection, topics, self.expected, batch).await?;
         let Some(loaded) = loaded else { return Ok(None) };
-        self.floor = loaded.bounds.feed.floor;
         let (decision, revision) = decided(loaded, batch);
         if decision.is_empty() {
             return Ok(Some(decision));
@@ -116,7 +109,6 @@ impl Session {
             let connection = &mut self.connection;
             raw_sql(BEGIN_LOCKED).execute(&mut *connection).await?;
             let loaded = facts::load_all(connection, topics, self.expected, batch).await?;
-            self.floor = loaded.bounds.feed.floor;
             let (decision, revision) = decided(loaded, batch);
             if decision.is_empty() {
                 raw_sql("ROLLBACK").execute(connection).await?;

@@ -24,7 +24,6 @@ mod partition;
 mod pool;
 mod query;
 mod readers;
-mod recent;
 mod rows;
 mod session;
 mod store;

@@ -2,18 +2,15 @@
 //! most 20 times a second; a listener hears, and looks by itself when nobody tells. Neither ever
 //! holds up the lane.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::{Epoch, Seq};
-use kukuri_store::StoreError;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::bounds::{self, Bounds, Expected};
+use crate::bounds::{self, Expected};
 use crate::error::Fault;
-use crate::recent::Recent;
 use crate::session::{Role, Server, prepare_reader, within};
 use crate::store::READ_LIMIT;
 
@@ -29,27 +26,9 @@ pub(crate) struct Watched {
     pub epoch: Epoch,
     pub heads: watch::Sender<Seq>,
     pub poll_interval: Duration,
-    pub recent: Arc<Recent>,
 }
 
 impl Watched {
-    /// Tells who waits for the head, and what is remembered of the feed, where it stands.
-    fn note(&self, bounds: Result<Bounds, Fault>) -> Result<(), Fault> {
-        match bounds {
-            Ok(bounds) => {
-                self.recent.trim(bounds.feed.floor);
-                publish(&self.heads, bounds.feed.head);
-                Ok(())
-            }
-            Err(fault) => {
-                if matches!(fault, Fault::Store(StoreError::Corrupt(_))) {
-                    self.recent.clear();
-                }
-                Err(fault)
-            }
-        }
-    }
-
     fn expected(&self) -> Expected {
         Expected { epoch: self.epoch, head: *self.heads.borrow() }
     }
@@ -141,7 +120,8 @@ async fn look(watched: &Watched, listener: &mut PgListener) -> Result<(), Fault>
     let bounds = within(READ_LIMIT, "reading the head", async {
         bounds::begin(listener.acquire().await?, "", watched.expected()).await
     });
-    watched.note(bounds.await)
+    publish(&watched.heads, bounds.await?.feed.head);
+    Ok(())
 }
 
 /// Looks at regular intervals, where notifications do not arrive.
@@ -162,6 +142,7 @@ async fn poll_once(
         None => watched.server.connect(Role::Reader).await?,
     };
     let bounds = bounds::begin(&mut connection, "", watched.expected());
-    watched.note(within(READ_LIMIT, "reading the head", bounds).await)?;
+    let bounds = within(READ_LIMIT, "reading the head", bounds).await?;
+    publish(&watched.heads, bounds.feed.head);
     Ok(connection)
 }

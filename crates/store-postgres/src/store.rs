@@ -22,7 +22,6 @@ use crate::migrate;
 use crate::notify::{self, Watched, publish};
 use crate::query::{Budget, Known, Moment};
 use crate::readers::{Read, Readers};
-use crate::recent::Recent;
 use crate::session::{Role, Server, within};
 use crate::subscriptions::Topics;
 use crate::{Options, Wakeup, bounds, facts, feed, list, page, query, tidy, upkeep};
@@ -41,7 +40,6 @@ pub struct PostgresStore {
     epoch: kukuri_core::Epoch,
     topics: Topics,
     readers: Readers,
-    recent: Arc<Recent>,
     lane: Mutex<Lane>,
     heads: watch::Sender<Seq>,
     /// This process's own commits, for the notifier.
@@ -72,7 +70,6 @@ impl PostgresStore {
         .await?;
         let bounds = first.feed;
 
-        let recent = Arc::new(Recent::default());
         let heads = watch::Sender::new(bounds.head);
         let commits = watch::Sender::new(bounds.head);
         let watched = Watched {
@@ -80,7 +77,6 @@ impl PostgresStore {
             epoch: bounds.epoch,
             heads: heads.clone(),
             poll_interval: options.poll_interval,
-            recent: Arc::clone(&recent),
         };
         let mut tasks = JoinSet::new();
         match options.wakeup {
@@ -97,7 +93,6 @@ impl PostgresStore {
             warnings,
             epoch: bounds.epoch,
             topics: Topics::default(),
-            recent,
             lane: Mutex::new(Lane::Lost),
             server,
             options,
@@ -150,15 +145,12 @@ impl PostgresStore {
         match session.run(batch, &self.topics).await {
             Ok(decision) => {
                 self.readers.note(decision.rows.last().map(|row| row.ingested_at));
-                self.recent.add(&decision);
-                self.recent.trim(decision.floor.unwrap_or(session.floor()));
                 publish(&self.heads, decision.head());
                 publish(&self.commits, decision.head());
                 *lane = Lane::Open(session);
                 Ok(decision)
             }
             Err(fault) => {
-                self.recent.clear();
                 if let Fault::Store(StoreError::Io(why)) = &fault {
                     *lane = Lane::Failed(why.clone());
                 }
@@ -236,11 +228,6 @@ impl Store for PostgresStore {
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
         let known = *self.heads.borrow();
-        if after.epoch == self.epoch
-            && let Some(rows) = self.recent.after(after.seq, known, rows_max)
-        {
-            return Ok(rows);
-        }
         limited(async {
             let mut reader = self.readers.reader(Read::Glance).await?;
             let (connection, numbers) = (reader.connection(), &self.topics.numbers);
@@ -254,7 +241,6 @@ impl Store for PostgresStore {
         limited(async {
             let at = self.readers.snapshot(Read::Glance).await?;
             let bounds = at.bounds.feed;
-            self.recent.trim(bounds.floor);
             at.end(bounds).await
         })
         .await
