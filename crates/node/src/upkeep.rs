@@ -168,15 +168,28 @@ impl Keeper {
             rest.retain(|look| !makes_room(look));
             self.pending.extend(rest);
         }
-        while let Some(look) = self.pending.pop_front() {
+        // What has aged leaves first, then what has to make room, and then what was remembered of either.
+        self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end).await?;
+        self.make_room(&felt, now).await?;
+        self.sweep_pending(|_| true, now, end).await?;
+        self.tidy().await
+    }
+
+    /// Goes on with the full round, as long as what comes next is wanted and there is time.
+    async fn sweep_pending(
+        &mut self,
+        wanted: fn(&Look) -> bool,
+        now: UnixMillis,
+        end: Instant,
+    ) -> Result<(), UpkeepError> {
+        while let Some(look) = self.pending.front().filter(|look| wanted(look)).cloned() {
             let Some(lease) = self.hold().await? else { return Ok(()) };
             if self.sweep(&look, lease.fence, now, end).await? == Ended::OutOfTime {
-                self.pending.push_front(look);
                 break;
             }
+            self.pending.pop_front();
         }
-        self.make_room(&felt, now).await?;
-        self.tidy().await
+        Ok(())
     }
 
     /// What is over its limit lets the oldest go, once what has aged has left.
