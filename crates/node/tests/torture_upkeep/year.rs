@@ -41,6 +41,9 @@ const MONTHS_MAX: u64 = 6;
 /// SQLite keeps so many free bytes in its file for what is written next.
 const FREE_BYTES_KEPT: u64 = 4 << 20;
 
+/// How long a node that is short of room is watched at the end of a day: the ladder goes by minutes.
+const MINUTES_WATCHED: u32 = 6;
+
 /// After the year nothing comes any more, until all of it is forgotten.
 const QUIET_MONTHS: u32 = 8;
 
@@ -156,8 +159,20 @@ impl Year {
         let digit = *self.traffic.dice().pick(&['a', 'b', 'c', 'd', 'e', 'f', '7']);
         self.compare_visible(digit).await?;
         self.keep().await?;
+        self.watch().await?;
         if day.is_multiple_of(DAYS_PER_AUDIT) {
             self.audit().await?;
+        }
+        Ok(())
+    }
+
+    async fn watch(&mut self) -> Result<(), String> {
+        for _ in 0..MINUTES_WATCHED {
+            if !self.oracle.is_restless() {
+                break;
+            }
+            self.node.time.pass(Duration::from_secs(60));
+            self.keep().await?;
         }
         Ok(())
     }

@@ -70,6 +70,9 @@ pub struct Oracle {
     /// How many steps of the ladder are taken, and what has held since when.
     pub step: u8,
     felt: Option<(bool, i64)>,
+    /// Whether there was too much when it was last looked, and when that was.
+    pressed: bool,
+    looked_at: Option<i64>,
     held: BTreeMap<String, Held>,
     seen: BTreeMap<String, Seen>,
     marks: BTreeMap<Key, Mark>,
@@ -87,6 +90,8 @@ impl Oracle {
             node,
             step: 0,
             felt: None,
+            pressed: false,
+            looked_at: None,
             held: BTreeMap::new(),
             seen: BTreeMap::new(),
             marks: BTreeMap::new(),
@@ -101,6 +106,11 @@ impl Oracle {
         let NodeRules { max_events, max_bytes, full, .. } = node;
         self.node = NodeRules { max_events, max_bytes, full, ..self.node };
         self.felt = None;
+    }
+
+    /// Whether the ladder may move within the next minutes.
+    pub fn is_restless(&self) -> bool {
+        self.pressed || self.step > 0
     }
 
     /// What an event is answered.
@@ -275,8 +285,7 @@ impl Oracle {
 
     /// A whole round of upkeep.
     pub fn keep(&mut self, now: i64) {
-        let before = self.sum(None);
-        self.feel(before, now);
+        self.feel(self.sum(None), now);
         let expired = |held: &&mut Held| {
             held.event.expiration().is_some_and(|end| end <= now.div_euclid(1000))
         };
@@ -292,6 +301,7 @@ impl Oracle {
             let aged: Vec<String> = aged.map(|held| held.event.id.clone()).collect();
             aged.iter().for_each(|id| self.unlink(id, *topic));
         }
+        let before = self.sum(None);
         all.iter().for_each(|topic| self.evict_topic(*topic));
         self.evict_node(before);
         let horizon = now - self.node.memory_days * DAY_MS;
@@ -346,12 +356,13 @@ impl Oracle {
     }
 
     /// The oldest by their arrival leave, versions that count last: what is too much, or a hundredth on
-    /// the last step of the ladder.
+    /// the last step of the ladder, while there is too much.
     fn evict_node(&mut self, before: Sum) {
         let NodeRules { max_events, max_bytes, full, .. } = self.node;
         let (mut to_events, mut to_bytes) =
             (max_events.unwrap_or(u64::MAX), max_bytes.unwrap_or(u64::MAX));
-        if self.step >= 3 {
+        let pressed = self.step >= 3 && self.pressed;
+        if pressed {
             to_events = to_events.min(before.0 - before.0.div_ceil(100));
             to_bytes = to_bytes.min(before.1 - before.1.div_ceil(100));
         }
@@ -359,7 +370,7 @@ impl Oracle {
             let (events, bytes) = self.sum(None);
             let over = max_events.is_some_and(|max| events > max)
                 || max_bytes.is_some_and(|max| bytes > max);
-            let evicts = (full == Full::Evict && over) || self.step >= 3;
+            let evicts = (full == Full::Evict && over) || pressed;
             if !evicts || (events <= to_events && bytes <= to_bytes) {
                 return;
             }
@@ -370,12 +381,17 @@ impl Oracle {
     }
 
     /// One step up after a minute beyond the soft limit, one down after five below nine tenths of it.
+    /// Time in which nobody looked tells nothing.
     fn feel(&mut self, (events, bytes): Sum, now: i64) {
         let soft = |max: u64| max * self.node.soft_percent / 100;
         let loads = [(self.node.max_events, events), (self.node.max_bytes, bytes)];
         let gauges = || loads.iter().filter_map(|(max, load)| Some((soft((*max)?), *load)));
         let high = gauges().any(|(soft, load)| load > soft);
         let low = gauges().all(|(soft, load)| load * 100 <= soft * 90);
+        self.pressed = high;
+        if self.looked_at.replace(now).is_none_or(|at| now - at > 60_000) {
+            self.felt = None;
+        }
         if !high && !low {
             self.felt = None;
             return;
