@@ -31,7 +31,7 @@ pub use decision::{Change, Decision, Duplicate, Outcome, WriteSet};
 pub use feed::{Cursor, CursorError, Epoch, FeedBounds, FeedRow, Op, Reason, Seq, Source};
 pub use limits::{FUTURE_SECONDS_BOUND, Limits, TAG_VALUE_INDEXED_BYTES_MAX};
 pub use needs::{ReadSet, follow_up, needs};
-pub use node::{Allowance, Fence, Holder, Lease, Leases, NodeKey, NodeState, Storage, Task};
+pub use node::{Allowance, Fence, Holder, Lease, Leases, NodeKey, NodeState, Past, Storage, Task};
 pub use plan::{Keeping, Look, Stats, plan};
 pub use policy::{Backfill, Capacity, Cutoffs, IngestPolicy, OnFull, Priority, Retention, Shelf};
 pub use record::{Dedupe, Keep, Link, Record, State, Tombstone, TombstoneKey, Usage, tag_key};

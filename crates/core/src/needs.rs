@@ -55,6 +55,7 @@ impl ReadSet {
             Act::Forget { events, tombstones, .. } => {
                 self.events.extend(events);
                 self.tombstones.extend(tombstones);
+                self.node = Some(NodeKey);
             }
             Act::Trim(_) => {}
             Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => self.node = Some(NodeKey),

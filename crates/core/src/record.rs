@@ -142,7 +142,8 @@ pub struct TombstoneKey {
 pub struct Tombstone {
     pub deletion_event_id: EventId,
     pub requested_at: UnixSeconds,
-    /// When the last request for it was taken in: from then on it is kept for its time.
+    /// When the last request for it was taken in, or the date of what it refused, if that is later: from then
+    /// on it is kept for its time.
     pub recorded_at: UnixMillis,
     /// When it first hid or refused its target.
     pub applied_at: Option<UnixMillis>,

@@ -76,7 +76,7 @@ fn keys(act: &Act) -> usize {
         Act::Expire(events) => events.len(),
         Act::Sightings(sightings) => sightings.len(),
         Act::Evict { events, .. } => 1 + events.len(),
-        Act::Forget { events, tombstones, .. } => events.len() + tombstones.len(),
+        Act::Forget { events, tombstones, .. } => 1 + events.len() + tombstones.len(),
         Act::Trim(_) => 0,
         Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => 1,
         Act::Fenced { act, .. } => 1 + keys(act),

@@ -138,8 +138,8 @@ macro_rules! columns {
         s.version::BIGINT, NULL::BIGINT, NULL::BIGINT, NULL::BIGINT"
     };
     (node) => {
-        "7::SMALLINT, convert_to(n.allowance, 'UTF8'), convert_to(n.leases, 'UTF8'), NULL::BYTEA,
-        NULL::BYTEA, NULL::BIGINT, n.events, n.bytes, NULL::BIGINT"
+        "7::SMALLINT, convert_to(n.allowance, 'UTF8'), convert_to(n.leases, 'UTF8'),
+        convert_to(n.past, 'UTF8'), NULL::BYTEA, NULL::BIGINT, n.events, n.bytes, NULL::BIGINT"
     };
 }
 pub(crate) use columns;
@@ -236,6 +236,7 @@ pub(crate) fn node_state(row: &PgRow) -> Result<NodeState, Fault> {
         usage: used(row.try_get(6)?, row.try_get(7)?),
         allowance: serde_json::from_slice(row.try_get(1)?).map_err(broken)?,
         leases: serde_json::from_slice(row.try_get(2)?).map_err(broken)?,
+        past: serde_json::from_slice(row.try_get(3)?).map_err(broken)?,
     })
 }
 

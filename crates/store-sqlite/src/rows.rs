@@ -84,7 +84,7 @@ pub(crate) fn tombstone(row: &Row<'_>, from: usize) -> Result<Tombstone, StoreEr
     })
 }
 
-pub(crate) const NODE_COLUMNS: &str = "events, bytes, allowance, leases";
+pub(crate) const NODE_COLUMNS: &str = "events, bytes, allowance, leases, past";
 
 pub(crate) fn node_state(row: &Row<'_>) -> Result<NodeState, StoreError> {
     let json = |column| row.get_ref(column).or_store()?.as_str().map_err(corrupt);
@@ -93,6 +93,7 @@ pub(crate) fn node_state(row: &Row<'_>) -> Result<NodeState, StoreError> {
         usage: usage(row).or_store()?,
         allowance: serde_json::from_str(json(2)?).map_err(|e| broken("allowance", e))?,
         leases: serde_json::from_str(json(3)?).map_err(|e| broken("leases", e))?,
+        past: serde_json::from_str(json(4)?).map_err(|e| broken("past", e))?,
     })
 }
 

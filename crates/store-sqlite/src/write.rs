@@ -237,16 +237,21 @@ fn write_node(conn: &Connection, changes: &[Change<NodeKey, NodeState>]) -> Resu
     for Change { before, after, .. } in changes {
         let node = after.as_ref().ok_or_else(|| corrupt("the state of the node was to go"))?;
         let sql = match before {
-            Some(_) => "UPDATE node_state SET events = ?1, bytes = ?2, allowance = ?3, leases = ?4",
+            Some(_) => {
+                "UPDATE node_state
+                 SET events = ?1, bytes = ?2, allowance = ?3, leases = ?4, past = ?5"
+            }
             None => {
-                "INSERT INTO node_state (events, bytes, allowance, leases) VALUES (?1, ?2, ?3, ?4)"
+                "INSERT INTO node_state (events, bytes, allowance, leases, past)
+                 VALUES (?1, ?2, ?3, ?4, ?5)"
             }
         };
         let allowance = serde_json::to_string(&node.allowance).expect("it is plain data");
         let leases = serde_json::to_string(&node.leases).expect("they are plain data");
+        let past = serde_json::to_string(&node.past).expect("it is plain data");
         let (events, bytes) = (count(node.usage.events), count(node.usage.bytes));
         let mut statement = conn.prepare_cached(sql).or_store()?;
-        one(&mut statement, params![events, bytes, allowance, leases])?;
+        one(&mut statement, params![events, bytes, allowance, leases, past])?;
     }
     Ok(())
 }

@@ -158,6 +158,9 @@ cases! {
         what_is_stored_is_not_forgotten
         deletions_are_forgotten_after_their_time
         a_second_request_is_remembered_from_then_on
+        what_was_forgotten_is_too_old
+        how_much_was_forgotten_only_grows
+        a_deletion_is_remembered_from_the_date_of_what_it_refused
         a_task_is_one_instances
         a_lease_that_ran_out_changes_hands
         a_deposed_instance_moves_nothing

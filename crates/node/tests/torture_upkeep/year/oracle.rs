@@ -10,8 +10,8 @@ use kukuri_testkit::spec::Event;
 use super::policy::{Full, NodeRules, TopicRules};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
-/// An event is refused a day before its id may be forgotten.
-const AGE_DAYS: i64 = 179;
+/// Nothing is dated more than a day after it comes.
+const AHEAD_SECONDS: i64 = 24 * 60 * 60;
 
 /// What became of a stored event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,11 @@ pub struct Oracle {
     marks: BTreeMap<Key, Mark>,
     /// Until when versions are deleted.
     limits: BTreeMap<Key, i64>,
-    /// Deletions by target and author, and when they were last asked for.
+    /// Deletions by target and author, and when they were last asked for, or the date of what they refused,
+    /// if that is later.
     requests: BTreeMap<(String, String), i64>,
+    /// The latest time from which anything was forgotten.
+    forgotten: Option<i64>,
     arrivals: u64,
 }
 
@@ -97,14 +100,15 @@ impl Oracle {
             marks: BTreeMap::new(),
             limits: BTreeMap::new(),
             requests: BTreeMap::new(),
+            forgotten: None,
             arrivals: 0,
         }
     }
 
     /// The node is started again with another capacity: how long anything held is not known any more.
     pub fn resettle(&mut self, node: NodeRules) {
-        let NodeRules { max_events, max_bytes, full, .. } = node;
-        self.node = NodeRules { max_events, max_bytes, full, ..self.node };
+        let NodeRules { max_events, max_bytes, full, memory_days, .. } = node;
+        self.node = NodeRules { max_events, max_bytes, full, memory_days, ..self.node };
         self.felt = None;
     }
 
@@ -116,7 +120,9 @@ impl Oracle {
     /// What an event is answered.
     pub fn publish(&mut self, text: &str, source: Source, now: i64) -> &'static str {
         let event = Event::read(text);
-        if event.key().is_none() && event.created_at < (now - AGE_DAYS * DAY_MS).div_euclid(1000) {
+        // An event is refused a day before its id may be forgotten.
+        let age_days = self.node.memory_days - 1;
+        if event.key().is_none() && event.created_at < (now - age_days * DAY_MS).div_euclid(1000) {
             return "invalid: created_at too old";
         }
         if event.expiration().is_some_and(|end| end <= now.div_euclid(1000)) {
@@ -159,6 +165,10 @@ impl Oracle {
     }
 
     fn publish_new(&mut self, event: &Event, bytes: u64, source: Source, now: i64) -> &'static str {
+        let forgotten = self.forgotten.map(|at| at.div_euclid(1000) + AHEAD_SECONDS);
+        if event.key().is_none() && forgotten.is_some_and(|until| event.created_at <= until) {
+            return "invalid: created_at too old";
+        }
         let mark = key(event).and_then(|key| self.marks.get(&key)).cloned();
         if mark.as_ref().is_some_and(|mark| mark.id == event.id && mark.evicted) {
             return "duplicate: seen before, no longer kept";
@@ -183,6 +193,8 @@ impl Oracle {
             self.marks.insert(key, mark);
         }
         if deleted {
+            let request = self.requests.get_mut(&(event.id.clone(), event.pubkey.clone()));
+            request.into_iter().for_each(|at| *at = (*at).max(1000 * event.created_at));
             return "blocked: deleted by its author";
         }
         self.seen.insert(event.id.clone(), Seen { at: now, stored: wins });
@@ -305,8 +317,12 @@ impl Oracle {
         all.iter().for_each(|topic| self.evict_topic(*topic));
         self.evict_node(before);
         let horizon = now - self.node.memory_days * DAY_MS;
-        self.seen.retain(|id, seen| seen.at >= horizon || self.held.contains_key(id));
-        self.requests.retain(|_, at| *at >= horizon);
+        let seen = self.seen.extract_if(.., |id, seen| {
+            seen.at < horizon && !self.held.contains_key(id)
+        });
+        let seen: Vec<i64> = seen.map(|(_, seen)| seen.at).collect();
+        let requests = self.requests.extract_if(.., |_, at| *at < horizon).map(|(_, at)| at);
+        self.forgotten = self.forgotten.max(seen.into_iter().chain(requests).max());
     }
 
     /// Regular events leave after their topic's days, or the node's; versions that do not count any more
