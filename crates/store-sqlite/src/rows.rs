@@ -23,12 +23,14 @@ pub(crate) fn record(
     let keep: i16 = row.get(2).or_store()?;
     let state: i16 = row.get(3).or_store()?;
     let links = row.get_ref(4).or_store()?.as_str().map_err(corrupt)?;
+    let (links, left) = numbers.read_links(conn, links)?;
     Ok(Record {
         seq: Seq(row.get(0).or_store()?),
         ingested_at: UnixMillis(row.get(1).or_store()?),
         keep: Keep::from_code(keep).ok_or_else(|| corrupt(format!("keep {keep}")))?,
         state: State::from_code(state).ok_or_else(|| corrupt(format!("state {state}")))?,
-        links: numbers.read_links(conn, links)?,
+        links,
+        left,
         body: body(row.get(5).or_store()?)?,
     })
 }

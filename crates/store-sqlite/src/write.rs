@@ -74,7 +74,7 @@ fn write_records(
         match (before, after) {
             (Some(before), None) => one(&mut delete, [before.seq.0])?,
             (Some(before), Some(after)) if before.seq == after.seq => {
-                let links = numbers.write_links(conn, &after.links)?;
+                let links = numbers.write_links(conn, after)?;
                 one(&mut update, params![after.seq.0, after.state.code(), links])?;
             }
             (before, Some(record)) => {
@@ -95,7 +95,7 @@ fn write_records(
                         record.expires_at().map(|end| end.0),
                         record.keep.code(),
                         record.state.code(),
-                        numbers.write_links(conn, &record.links)?,
+                        numbers.write_links(conn, record)?,
                         record.body.json(),
                     ],
                 )?;

@@ -112,6 +112,7 @@ cases! {
     }
     leaving {
         an_event_leaves_one_topic_and_stays_in_the_other
+        what_left_a_topic_is_not_linked_again
         the_body_goes_with_the_last_link
         a_purged_event_is_remembered
         a_removed_topic_forgets_its_events

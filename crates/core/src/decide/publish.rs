@@ -142,6 +142,7 @@ fn store(step: &mut Step, admitted: &Admitted, open: &[TopicId], cause: Cause<'_
         keep: Keep::of(admitted.event(), topics, &step.node().allowance.retention),
         state: State::Effective,
         links: Vec::with_capacity(open.len()),
+        left: Vec::new(),
     };
     open.iter().for_each(|topic| step.link(&mut record, topic, cause));
     step.count(|usage| usage.add(record.bytes()));

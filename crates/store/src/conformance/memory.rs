@@ -123,10 +123,9 @@ pub async fn what_was_forgotten_is_too_old(scene: Scene) {
         assert_eq!(scene.publish(event).await, too_old);
     }
     let reach = NOW.saturating_add(FUTURE_SECONDS_BOUND);
-    for (created_at, expected) in [
-        (reach, Outcome::Refused(Rejection::TooOld)),
-        (reach.saturating_add(1), Outcome::Accepted),
-    ] {
+    for (created_at, expected) in
+        [(reach, Outcome::Refused(Rejection::TooOld)), (reach.saturating_add(1), Outcome::Accepted)]
+    {
         let young = Draft::new(1, created_at).tag("t", topic('a'));
         let young = alice().admit(&young, created_at);
         assert_eq!(scene.act_at(created_at, Act::Publish(young)).await.0, expected);

@@ -30,6 +30,8 @@ struct Held {
     at: i64,
     nth: u64,
     topics: BTreeSet<char>,
+    /// Topics that it was taken out of.
+    left: BTreeSet<char>,
     fate: Fate,
 }
 
@@ -144,7 +146,8 @@ impl Oracle {
         let held = self.held.get(&event.id).cloned();
         if let Some(held) = held.as_ref().filter(|held| held.fate == Fate::Visible) {
             let open: Vec<char> = topics(event)
-                .filter(|topic| !held.topics.contains(topic) && !self.has_aged(held, *topic, now))
+                .filter(|topic| !held.topics.contains(topic) && !held.left.contains(topic))
+                .filter(|topic| !self.has_aged(held, *topic, now))
                 .filter(|topic| self.closed(event, *topic, held.bytes, source).is_none())
                 .collect();
             if open.is_empty() {
@@ -206,7 +209,8 @@ impl Oracle {
         if event.kind == 5 {
             self.delete(&event, now);
         }
-        let held = Held { bytes, at: now, nth, topics: open, fate: Fate::Visible, event };
+        let (topics, left) = (open, BTreeSet::new());
+        let held = Held { bytes, at: now, nth, topics, left, fate: Fate::Visible, event };
         self.held.insert(held.event.id.clone(), held);
         ""
     }
@@ -317,9 +321,8 @@ impl Oracle {
         all.iter().for_each(|topic| self.evict_topic(*topic));
         self.evict_node(before);
         let horizon = now - self.node.memory_days * DAY_MS;
-        let seen = self.seen.extract_if(.., |id, seen| {
-            seen.at < horizon && !self.held.contains_key(id)
-        });
+        let seen =
+            self.seen.extract_if(.., |id, seen| seen.at < horizon && !self.held.contains_key(id));
         let seen: Vec<i64> = seen.map(|(_, seen)| seen.at).collect();
         let requests = self.requests.extract_if(.., |_, at| *at < horizon).map(|(_, at)| at);
         self.forgotten = self.forgotten.max(seen.into_iter().chain(requests).max());
@@ -346,6 +349,7 @@ impl Oracle {
     fn unlink(&mut self, id: &str, topic: char) {
         let held = self.held.get_mut(id).expect("only what is held leaves");
         held.topics.remove(&topic);
+        held.left.insert(topic);
         if held.topics.is_empty() {
             self.drop_body(id);
         }
