@@ -96,6 +96,9 @@ pub enum Storage {
     Open,
     /// Less is free than the node keeps in reserve for deleting and purging.
     Full { reserve_bytes: u64 },
+    /// Less is free than the last part of the reserve: deletions are events as well, and what is left is
+    /// for purging alone.
+    Spent { reserve_bytes: u64 },
 }
 
 /// Work that one instance does for all.

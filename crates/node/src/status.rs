@@ -71,6 +71,10 @@ impl Status {
         let storage = match allowance.storage {
             Storage::Open => "open".to_owned(),
             Storage::Full { reserve_bytes } => {
+                let reserve = HumanBytes(reserve_bytes);
+                format!("closed but for deletions: less than {reserve} free on the disk")
+            }
+            Storage::Spent { reserve_bytes } => {
                 format!("closed: less than {} free on the disk", HumanBytes(reserve_bytes))
             }
         };

@@ -357,7 +357,11 @@ fn tell_storage(storage: Storage) {
         Storage::Open => tracing::info!("the disk has room again: events are taken in"),
         Storage::Full { reserve_bytes } => tracing::error!(
             reserve_bytes,
-            "less is free on the disk than its reserve: nothing is taken in until there is room"
+            "less is free on the disk than its reserve: nothing but deletions is taken in until there is room"
+        ),
+        Storage::Spent { reserve_bytes } => tracing::error!(
+            reserve_bytes,
+            "less is free on the disk than the last of its reserve: nothing is taken in until there is room"
         ),
     }
 }

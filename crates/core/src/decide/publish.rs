@@ -29,6 +29,8 @@ pub(super) fn publish(step: &mut Step, at: UnixMillis, admitted: &Admitted) -> O
     match known(&step.view, event, &handled) {
         Known::Answer(outcome) => outcome,
         Known::Unlinked(topics) => link(step, admitted, &topics, cause),
+        // Even of what is refused or stale something is remembered.
+        Known::New if room::is_spent(step) => Outcome::Refused(Rejection::StorageFull),
         Known::New => match VersionKey::of(event) {
             Some(key) => publish_version(step, admitted, &key, &handled, cause),
             None => publish_regular(step, admitted, &handled, cause),

@@ -8,6 +8,10 @@ use kukuri_core::Storage;
 /// space that one purge gives back must not let in what fills it at once.
 const RELEASE_PERCENT: u64 = 125;
 
+/// Deletions are taken in until no more than this part of the reserve is free. What is left is enough for
+/// purging.
+const LAST_PARTS: u64 = 4;
+
 /// A directory on a disk of this machine's.
 #[derive(Clone, Debug)]
 pub struct Disk(PathBuf);
@@ -27,11 +31,20 @@ impl Disk {
 /// Whether there is room, by what is free and what was said before.
 pub(super) fn storage(before: Storage, free_bytes: Option<u64>, reserve_bytes: u64) -> Storage {
     let Some(free_bytes) = free_bytes else { return Storage::Open };
-    let needed = match before {
-        Storage::Open => reserve_bytes,
-        Storage::Full { .. } => reserve_bytes.saturating_mul(RELEASE_PERCENT) / 100,
+    let last_bytes = reserve_bytes / LAST_PARTS;
+    let released = |bytes: u64| bytes.saturating_mul(RELEASE_PERCENT) / 100;
+    let (full_below, spent_below) = match before {
+        Storage::Open => (reserve_bytes, last_bytes),
+        Storage::Full { .. } => (released(reserve_bytes), last_bytes),
+        Storage::Spent { .. } => (released(reserve_bytes), released(last_bytes)),
     };
-    if free_bytes < needed { Storage::Full { reserve_bytes } } else { Storage::Open }
+    if free_bytes < spent_below {
+        Storage::Spent { reserve_bytes: last_bytes }
+    } else if free_bytes < full_below {
+        Storage::Full { reserve_bytes }
+    } else {
+        Storage::Open
+    }
 }
 
 #[cfg(test)]
@@ -47,5 +60,23 @@ mod tests {
             assert_eq!(storage(before, Some(free), 1000), after, "{free}");
         }
         assert_eq!(storage(full, None, 1000), open, "a disk of somebody else's");
+    }
+
+    #[test]
+    fn the_last_of_the_reserve_is_left_with_a_margin() {
+        let (open, full) = (Storage::Open, Storage::Full { reserve_bytes: 1000 });
+        let spent = Storage::Spent { reserve_bytes: 250 };
+        for (before, free, after) in [
+            (open, 250, full),
+            (open, 249, spent),
+            (full, 250, full),
+            (full, 249, spent),
+            (spent, 311, spent),
+            (spent, 312, full),
+            (spent, 1249, full),
+            (spent, 1250, open),
+        ] {
+            assert_eq!(storage(before, Some(free), 1000), after, "{before:?} {free}");
+        }
     }
 }

@@ -7,8 +7,8 @@ use kukuri_core::{
 };
 
 use super::scene::{
-    NOW, PLENTY, PURGE, Scene, alice, article, delete, draft, ids, key, note, removed, set_policy,
-    signed, topic, unlink, upsert, usage,
+    NOW, PLENTY, PURGE, Scene, alice, article, delete, draft, id, ids, key, note, removed,
+    set_policy, signed, topic, unlink, upsert, usage,
 };
 use super::signing::admit_from;
 use crate::Scope;
@@ -199,6 +199,29 @@ pub async fn storage_without_room_takes_deletions_alone(scene: Scene) {
     assert_eq!(scene.act(leave).await.0, removed(&[&event]), "purging works");
     let _ = scene.act(allow(Allowance::STANDARD)).await;
     scene.given(&[&other]).await;
+}
+
+/// Deletions are events, and enough of them would fill any disk.
+pub async fn the_last_of_the_reserve_is_for_purging(scene: Scene) {
+    scene.carry("ab").await;
+    let [old, new] = [1, 2].map(|nth| article("x", nth, "a"));
+    let event = note(3, "a");
+    let request = signed(&alice(), &draft(5, 4, "ab").tag("e", id(&event)));
+    let known = signed(&alice(), &draft(5, 5, "ab").tag("e", id(&new)));
+    scene.given(&[&event, &new]).await;
+    let storage = Storage::Spent { reserve_bytes: 1 << 20 };
+    let _ = scene.act(allow(Allowance { storage, ..Allowance::STANDARD })).await;
+    let before = super::dump(scene.store()).await;
+    for event in [&request, &known, &old, &note(6, "a")] {
+        assert_eq!(scene.publish(event).await, refused(Rejection::StorageFull));
+    }
+    let duplicate = Outcome::Duplicate(Duplicate::Known);
+    assert_eq!(scene.publish(&event).await, (duplicate, vec![]));
+    assert_eq!(super::dump(scene.store()).await, before, "nothing was written");
+    let leave = unlink('a', &[&event], PURGE);
+    assert_eq!(scene.act(leave).await.0, removed(&[&event]), "purging works");
+    let _ = scene.act(allow(Allowance::STANDARD)).await;
+    scene.given(&[&request]).await;
 }
 
 pub async fn topics_of_low_priority_are_paused_first(scene: Scene) {

@@ -41,7 +41,11 @@ pub(super) fn allow(dice: &mut Dice) -> Act {
         on_full: dice.weigh(&[(OnFull::Evict, 60), (OnFull::Refuse, 40)]),
         retention: dice.weigh(&[(Retention::STANDARD, 70), (retention, 30)]),
         step: dice.weigh(&steps),
-        storage: dice.weigh(&[(Storage::Open, 92), (Storage::Full { reserve_bytes: 7 }, 8)]),
+        storage: dice.weigh(&[
+            (Storage::Open, 90),
+            (Storage::Full { reserve_bytes: 7 }, 7),
+            (Storage::Spent { reserve_bytes: 3 }, 3),
+        ]),
     })
 }
 
