@@ -58,7 +58,9 @@ impl ReadSet {
                 self.node = Some(NodeKey);
             }
             Act::Trim(_) => {}
-            Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => self.node = Some(NodeKey),
+            Act::Allow(_) | Act::SetStorage(_) | Act::Hold { .. } | Act::Release { .. } => {
+                self.node = Some(NodeKey);
+            }
             Act::Fenced { act, .. } => {
                 self.node = Some(NodeKey);
                 self.add(act);

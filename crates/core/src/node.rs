@@ -139,6 +139,12 @@ impl Leases {
         self.0.get(&task).copied()
     }
 
+    /// Until when an instance does a task, if one does now.
+    pub fn held_until(&self, task: Task, now: UnixMillis) -> Option<UnixMillis> {
+        let lease = self.get(task).filter(|lease| lease.holder.is_some() && lease.until > now);
+        lease.map(|lease| lease.until)
+    }
+
     pub(crate) fn set(&mut self, task: Task, lease: Lease) {
         self.0.insert(task, lease);
     }

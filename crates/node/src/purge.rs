@@ -37,6 +37,8 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
         return Ok(Exit::Done);
     }
     let lane = opened.lane();
+    let lookout = opened.lookout(&lane, config.upkeep().disk_reserve_bytes);
+    lookout.look().await.context("cannot look after the disk")?;
     let bar = progress::spinner();
     let mut total = Usage::default();
     let swept = tokio::select! {
@@ -44,6 +46,10 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
         _ = interrupts.next() => None,
     };
     bar.finish_and_clear();
+    if matches!(swept, Some(Ok(()))) {
+        // What was purged may have made room.
+        lookout.look().await.context("cannot look after the disk")?;
+    }
     lane.drain(DRAIN_WAIT_MAX).await?;
     let Some(swept) = swept else {
         eprintln!("interrupted after {}; run the same command again to go on", told(total));

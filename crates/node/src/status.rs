@@ -46,8 +46,7 @@ pub async fn run(common: &Common, as_json: bool) -> anyhow::Result<Exit> {
 impl Status {
     /// Until when an instance does upkeep, if one does.
     fn upkept_until(&self) -> Option<UnixMillis> {
-        let lease = self.node.leases.get(Task::Upkeep)?;
-        (lease.holder.is_some() && lease.until > self.now).then_some(lease.until)
+        self.node.leases.held_until(Task::Upkeep, self.now)
     }
 
     fn json(&self) -> Value {

@@ -21,7 +21,7 @@ use kukuri_store::{Clock, Store, StoreError, Tidied, node_state};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-pub use space::Disk;
+pub use space::{Disk, Lookout};
 pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError, Target, cutoffs_before};
 
 /// How often expired events are looked for, and pressure is felt.

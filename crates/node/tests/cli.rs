@@ -123,6 +123,7 @@ stories! {
         a_purge_takes_what_the_policy_no_longer_keeps
         a_purge_by_time_takes_everything_before_it
         status_tells_what_the_node_holds
+        every_door_looks_at_the_disk
         a_running_node_keeps_house;
     node:
         running_says_where_everything_is_and_ends_when_asked

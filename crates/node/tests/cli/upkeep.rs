@@ -5,7 +5,7 @@ use kukuri_testkit::condition::wait_for;
 use serde_json::{Value, json};
 
 use crate::running::Running;
-use crate::site::{Ended, LIMIT, NOW, Site, ended, ids, notes, signed, system_time};
+use crate::site::{Ended, LIMIT, NOW, Site, ended, ids, notes, signed, system_time, text};
 
 const GLOBAL: &str = "kukuri:global";
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -84,6 +84,34 @@ pub fn status_tells_what_the_node_holds(site: &Site) {
     {
         assert!(told.contains(words), "{words} in {told}");
     }
+}
+
+/// Whoever opens the store goes by what is free now, and not by what a node found that ran once. (The disk
+/// of a PostgreSQL is its server's own.)
+pub fn every_door_looks_at_the_disk(site: &Site) {
+    let importing = |lines: &[String], reserve_mib: &str| {
+        let file = site.file("import.jsonl", lines);
+        let mut command = site.command(&["import", text(&file)]);
+        ended(command.env("KUKURI_CAPACITY_DISK_RESERVE_MIB", reserve_mib))
+    };
+    let storage = || site.run(&["status", "--json"]).ok().json()[0]["allowance"]["storage"].clone();
+    let lines = notes(3);
+    // No disk has so much room.
+    let short = importing(&lines[..1], "1000000000000");
+    if site.has_own_disk() {
+        short.code(3).says("storage_full");
+        assert!(storage()["spent"]["reserve_bytes"].as_u64() > Some(0), "{}", storage());
+    } else {
+        short.ok();
+    }
+    importing(&lines[1..2], "0").ok().says("accepted                      1");
+    assert_eq!(storage(), json!("open"));
+    let mut purge = site.command(&["purge"]);
+    ended(purge.env("KUKURI_CAPACITY_DISK_RESERVE_MIB", "1000000000000")).ok();
+    assert_eq!(storage() == json!("open"), !site.has_own_disk());
+    let running = Running::start(site, &[]);
+    wait_for("room", LIMIT, || (storage() == json!("open")).then_some(())).unwrap();
+    running.end();
 }
 
 /// What has expired leaves within seconds, and a topic over its limit lets its oldest go.

@@ -201,6 +201,21 @@ pub async fn storage_without_room_takes_deletions_alone(scene: Scene) {
     scene.given(&[&other]).await;
 }
 
+/// Whoever opens a store looks at its disk, and changes nothing else that the node allows.
+pub async fn the_room_of_the_disk_is_set_by_itself(scene: Scene) {
+    scene.carry("a").await;
+    let allowance =
+        Allowance { capacity: holds(5), step: Step::StopBackfill, ..Allowance::STANDARD };
+    let _ = scene.act(allow(allowance)).await;
+    let storage = Storage::Full { reserve_bytes: 7 };
+    assert_eq!(scene.act(Act::SetStorage(storage)).await, (Outcome::Done, vec![]));
+    assert_eq!(scene.node().await.allowance, Allowance { storage, ..allowance });
+    assert_eq!(scene.publish(&note(1, "a")).await, refused(Rejection::StorageFull));
+    let _ = scene.act(Act::SetStorage(Storage::Open)).await;
+    assert_eq!(scene.node().await.allowance, allowance);
+    scene.given(&[&note(1, "a")]).await;
+}
+
 /// Deletions are events, and enough of them would fill any disk.
 pub async fn the_last_of_the_reserve_is_for_purging(scene: Scene) {
     scene.carry("ab").await;

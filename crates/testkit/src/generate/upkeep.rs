@@ -41,12 +41,20 @@ pub(super) fn allow(dice: &mut Dice) -> Act {
         on_full: dice.weigh(&[(OnFull::Evict, 60), (OnFull::Refuse, 40)]),
         retention: dice.weigh(&[(Retention::STANDARD, 70), (retention, 30)]),
         step: dice.weigh(&steps),
-        storage: dice.weigh(&[
-            (Storage::Open, 90),
-            (Storage::Full { reserve_bytes: 7 }, 7),
-            (Storage::Spent { reserve_bytes: 3 }, 3),
-        ]),
+        storage: storage(dice),
     })
+}
+
+fn storage(dice: &mut Dice) -> Storage {
+    dice.weigh(&[
+        (Storage::Open, 90),
+        (Storage::Full { reserve_bytes: 7 }, 7),
+        (Storage::Spent { reserve_bytes: 3 }, 3),
+    ])
+}
+
+pub(super) fn set_storage(dice: &mut Dice) -> Act {
+    Act::SetStorage(storage(dice))
 }
 
 pub(super) fn unlink(world: &World, dice: &mut Dice) -> Act {
