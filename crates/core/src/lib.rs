@@ -27,7 +27,7 @@ mod view;
 pub use admission::Admitted;
 pub use command::{Act, Command, Sighting, UnlinkReason};
 pub use decide::{Known, decide, known};
-pub use decision::{Change, Decision, Duplicate, Outcome, WriteSet};
+pub use decision::{Change, Decision, Duplicate, Outcome, Removed, WriteSet};
 pub use feed::{Cursor, CursorError, Epoch, FeedBounds, FeedRow, Op, Reason, Seq, Source};
 pub use limits::{FUTURE_SECONDS_BOUND, Limits, TAG_VALUE_INDEXED_BYTES_MAX};
 pub use needs::{ReadSet, follow_up, needs};

@@ -3,7 +3,7 @@
 use kukuri_event::EventId;
 
 use super::step::Step;
-use crate::{Outcome, TombstoneKey, UnixMillis, Usage};
+use crate::{Outcome, Removed, TombstoneKey, UnixMillis};
 
 /// What is stored is not forgotten: dedupe leads to it. How far back forgetting went is remembered, so that
 /// longer settings do not let in what shorter ones have forgotten.
@@ -13,7 +13,7 @@ pub(super) fn forget(
     tombstones: &[TombstoneKey],
     before: UnixMillis,
 ) -> Outcome {
-    let mut forgotten = Usage::default();
+    let mut forgotten = Removed::default();
     let mut node = step.node().clone();
     for id in events {
         let old = step.view.dedupe.get(id).filter(|row| row.first_seen_at < before);
@@ -22,7 +22,7 @@ pub(super) fn forget(
         };
         node.past.forget(row.first_seen_at);
         step.view.dedupe.set(id, None);
-        forgotten.add(0);
+        forgotten.add_one(0);
     }
     for key in tombstones {
         let old = step.view.tombstones.get(key).filter(|row| row.recorded_at < before);
@@ -31,7 +31,7 @@ pub(super) fn forget(
         };
         node.past.forget(row.recorded_at);
         step.view.tombstones.set(key, None);
-        forgotten.add(0);
+        forgotten.add_one(0);
     }
     step.set_node(node);
     Outcome::Removed(forgotten)

@@ -128,7 +128,7 @@ async fn purge(
     let looks = plan(Stats { topics: &topics, node: &node }, Keeping::STANDARD, now);
     let sweep = Sweep { store, lane, fence: None, pace, until: None };
     for look in looks.into_iter().filter(|look| matches!(look, Look::Aged { .. })) {
-        let mut told = |chunk: kukuri_core::Usage| {
+        let mut told = |chunk: kukuri_core::Removed| {
             left.fetch_add(chunk.events, Ordering::Relaxed);
         };
         sweep.run(&Target::Planned(look), now, &mut told).await?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kukuri_core::{
-    Act, Cutoffs, Fence, Look, Outcome, Task, TopicId, UnixMillis, UnlinkReason, Usage,
+    Act, Cutoffs, Fence, Look, Outcome, Removed, Task, TopicId, UnixMillis, UnlinkReason, Usage,
 };
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Store, StoreError, name};
@@ -105,7 +105,7 @@ impl Sweep<'_> {
         &self,
         target: &Target,
         now: UnixMillis,
-        told: &mut (dyn FnMut(Usage) + Send),
+        told: &mut (dyn FnMut(Removed) + Send),
     ) -> Result<(Usage, Ended), SweepError> {
         let mut total = Usage::default();
         while let Some(act) = target.next(self.store, now).await? {

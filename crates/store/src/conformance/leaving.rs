@@ -9,7 +9,7 @@ use kukuri_event::EventId;
 
 use super::scene::{
     NOW, PLENTY, PURGE, Scene, alice, article, briefs, delete, draft, id, ids, key, note, removed,
-    set_policy, signed, topic, unlink, upsert,
+    set_policy, signed, topic, unlink, unlinked, upsert,
 };
 
 pub async fn an_event_leaves_one_topic_and_stays_in_the_other(scene: Scene) {
@@ -17,7 +17,7 @@ pub async fn an_event_leaves_one_topic_and_stays_in_the_other(scene: Scene) {
     let event = note(1, "ab");
     scene.given(&[&event]).await;
     let (outcome, rows) = scene.act(unlink('a', &[&event], PURGE)).await;
-    assert_eq!(outcome, removed(&[&event]));
+    assert_eq!(outcome, unlinked(&[&event]));
     assert_eq!(rows, [delete(&event, 'a', "b", Reason::Retention)]);
     assert_eq!(scene.visible('a').await, []);
     assert_eq!(scene.visible('b').await, ids(&[&event]));
@@ -35,7 +35,7 @@ pub async fn what_left_a_topic_is_not_linked_again(scene: Scene) {
     let _ = scene.act(set_policy('b', limit)).await;
     for (digit, reason) in [('a', PURGE), ('b', UnlinkReason::Capacity), ('c', UnlinkReason::Topic)]
     {
-        assert_eq!(scene.act(unlink(digit, &[&event], reason)).await.0, removed(&[&event]));
+        assert_eq!(scene.act(unlink(digit, &[&event], reason)).await.0, unlinked(&[&event]));
     }
     scene.carry("b").await;
     let record = scene.record(&event).await.expect("it is stored");

@@ -3,7 +3,7 @@
 use kukuri_core::admission::{Age, Verdict};
 use kukuri_core::{
     Act, Admitted, Allowance, Duplicate, FUTURE_SECONDS_BOUND, Fence, Holder, Lease, Outcome,
-    Rejection, Source, Task, TombstoneKey, UnixMillis, Usage,
+    Rejection, Removed, Source, Task, TombstoneKey, UnixMillis,
 };
 use kukuri_event::UnixSeconds;
 
@@ -21,7 +21,7 @@ fn after(millis: i64) -> UnixMillis {
 }
 
 fn forgotten(count: u64) -> Outcome {
-    Outcome::Removed(Usage { events: count, bytes: 0 })
+    Outcome::Removed(Removed { events: count, ..Removed::default() })
 }
 
 fn forget(events: &[&Admitted], tombstones: Vec<TombstoneKey>, before: UnixMillis) -> Act {
