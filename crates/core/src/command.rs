@@ -1,5 +1,6 @@
 use kukuri_event::EventId;
 
+use crate::ladder::Move;
 use crate::{
     Admitted, Allowance, Fence, Holder, IngestPolicy, Reason, Seq, Storage, Task, TombstoneKey,
     TopicId, UnixMillis, Usage,
@@ -46,6 +47,8 @@ pub enum Act {
     Trim(Seq),
     /// Absolute values for what the node takes in and keeps.
     Allow(Allowance),
+    /// Takes a step of the ladder, and keeps the move to tell of it.
+    Climb(Move),
     /// Whether the disk has room, by who has looked at it.
     SetStorage(Storage),
     /// Takes or keeps a task for so long, unless another instance has it.

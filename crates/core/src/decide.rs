@@ -50,6 +50,13 @@ fn decide_one(step: &mut Step, at: UnixMillis, act: &Act) -> Outcome {
             step.set_node(node);
             Outcome::Done
         }
+        Act::Climb(moved) => {
+            let mut node = step.node().clone();
+            node.allowance.step = moved.to;
+            node.past.last_move = Some(moved.clone());
+            step.set_node(node);
+            Outcome::Done
+        }
         Act::SetStorage(storage) => {
             let mut node = step.node().clone();
             node.allowance.storage = *storage;

@@ -58,9 +58,8 @@ impl ReadSet {
                 self.node = Some(NodeKey);
             }
             Act::Trim(_) => {}
-            Act::Allow(_) | Act::SetStorage(_) | Act::Hold { .. } | Act::Release { .. } => {
-                self.node = Some(NodeKey);
-            }
+            Act::Allow(_) | Act::Climb(_) | Act::SetStorage(_) => self.node = Some(NodeKey),
+            Act::Hold { .. } | Act::Release { .. } => self.node = Some(NodeKey),
             Act::Fenced { act, .. } => {
                 self.node = Some(NodeKey);
                 self.add(act);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use kukuri_event::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
-use crate::ladder::Step;
+use crate::ladder::{Move, Step};
 use crate::{Capacity, FUTURE_SECONDS_BOUND, OnFull, Retention, UnixMillis, Usage};
 
 /// The key of the one row.
@@ -28,11 +28,12 @@ impl NodeState {
         usage: Usage { events: 0, bytes: 0 },
         allowance: Allowance::STANDARD,
         leases: Leases(BTreeMap::new()),
-        past: Past { forgotten_until: None },
+        past: Past { forgotten_until: None, last_move: None },
     };
 }
 
-/// What has to be known of what is not known any more.
+/// What is kept of what has been: what has to be known of what is not known any more, and how the node came
+/// to allow what it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Past {
@@ -40,6 +41,9 @@ pub struct Past {
     /// becomes of the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forgotten_until: Option<UnixMillis>,
+    /// Of the ladder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_move: Option<Move>,
 }
 
 impl Past {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::ladder::{
-    Cause, Dwell, Ladder, LagLimit, Limits, Load, Move, Pressure, Standing, pressure,
+    Cause, Dwell, Ladder, LagLimit, Limits, Load, Pressure, Standing, Step, pressure,
 };
 use kukuri_core::{
     Act, Allowance, Capacity, Fence, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull,
@@ -63,7 +63,6 @@ pub struct Upkept {
     pub forgotten: u64,
     /// Whether this process does it.
     pub holds: bool,
-    pub last_move: Option<Move>,
 }
 
 /// Does upkeep, round by round.
@@ -243,17 +242,11 @@ impl Keeper {
         let (topics, node) = self.stats().await?;
         let free_bytes = self.disk.as_ref().and_then(Disk::free_bytes);
         let felt = self.pressure(&topics, &node, free_bytes);
-        let standing = || Standing { step: node.allowance.step, last_move: None };
-        let ladder = self.ladder.get_or_insert_with(|| Ladder::resume(standing(), Dwell::STANDARD));
-        if let Some(moved) = ladder.observe((self.clock)(), &felt) {
-            tracing::warn!(from = moved.from.as_str(), to = moved.to.as_str(), reason = %moved.reason, "the ladder moved");
-            self.upkept.send_modify(|upkept| upkept.last_move = Some(moved));
-        }
-        let step = ladder.step();
+        let step = self.climb(&node, &felt, fence).await?;
         let UpkeepSettings { capacity, on_full, retention, disk_reserve_bytes, .. } = self.settings;
         let storage = space::storage(node.allowance.storage, free_bytes, disk_reserve_bytes);
         let allowance = Allowance { capacity, on_full, retention, step, storage };
-        if allowance != node.allowance {
+        if allowance != (Allowance { step, ..node.allowance }) {
             if storage != node.allowance.storage {
                 tell_storage(storage);
             }
@@ -262,6 +255,28 @@ impl Keeper {
             let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
         }
         Ok(felt)
+    }
+
+    /// Lets the ladder follow the pressure, and says where it stands.
+    async fn climb(
+        &mut self,
+        node: &NodeState,
+        felt: &Pressure,
+        fence: Fence,
+    ) -> Result<Step, UpkeepError> {
+        let standing =
+            Standing { step: node.allowance.step, last_move: node.past.last_move.clone() };
+        // What the store says holds; this process knows for how long the pressure has lasted.
+        let known = self.ladder.take().filter(|ladder| *ladder.standing() == standing);
+        let mut ladder = known.unwrap_or_else(|| Ladder::resume(standing, Dwell::STANDARD));
+        if let Some(moved) = ladder.observe((self.clock)(), felt) {
+            tracing::warn!(from = moved.from.as_str(), to = moved.to.as_str(), reason = %moved.reason, "the ladder moved");
+            let act = Box::new(Act::Climb(moved));
+            let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
+        }
+        let step = ladder.step();
+        self.ladder = Some(ladder);
+        Ok(step)
     }
 
     fn pressure(

@@ -152,6 +152,7 @@ cases! {
         storage_without_room_takes_deletions_alone
         the_last_of_the_reserve_is_for_purging
         the_room_of_the_disk_is_set_by_itself
+        the_last_move_of_the_ladder_is_kept
         topics_of_low_priority_are_paused_first
         backfill_is_stopped_first_of_all
         the_oldest_are_given_up_first_and_current_versions_last

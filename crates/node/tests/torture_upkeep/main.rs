@@ -5,6 +5,7 @@ mod arrivals;
 mod crash;
 mod full;
 mod home;
+mod ladder;
 mod reserve;
 mod rig;
 mod year;

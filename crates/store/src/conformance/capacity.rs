@@ -1,6 +1,6 @@
 //! How much is kept: limits of topics and of the node, and what a node that is short of room does.
 
-use kukuri_core::ladder::Step;
+use kukuri_core::ladder::{self, Cause, Move, Step};
 use kukuri_core::{
     Act, Admitted, Allowance, Backfill, Capacity, Duplicate, IngestPolicy, MarkState, OnFull,
     Outcome, Priority, Reason, Rejection, Source, Storage, UnixMillis, UnlinkReason, Usage,
@@ -199,6 +199,26 @@ pub async fn storage_without_room_takes_deletions_alone(scene: Scene) {
     assert_eq!(scene.act(leave).await.0, removed(&[&event]), "purging works");
     let _ = scene.act(allow(Allowance::STANDARD)).await;
     scene.given(&[&other]).await;
+}
+
+pub async fn the_last_move_of_the_ladder_is_kept(scene: Scene) {
+    let allowance = Allowance { capacity: holds(5), ..Allowance::STANDARD };
+    let _ = scene.act(allow(allowance)).await;
+    assert_eq!(scene.node().await.past.last_move, None);
+    let cause = Cause::Lag { topic: topic('a'), lag_seconds: 9, lag_seconds_max: 7 };
+    for (to, reason) in [
+        (Step::StopBackfill, ladder::Reason::Pressure(cause)),
+        (Step::None, ladder::Reason::Relief),
+    ] {
+        let from = scene.node().await.allowance.step;
+        let moved = Move { from, to, at: UnixMillis(77), reason };
+        assert_eq!(scene.act(Act::Climb(moved.clone())).await, (Outcome::Done, vec![]));
+        let node = scene.node().await;
+        assert_eq!(node.allowance, Allowance { step: to, ..allowance });
+        assert_eq!(node.past.last_move, Some(moved));
+    }
+    let _ = scene.act(allow(Allowance::STANDARD)).await;
+    assert!(scene.node().await.past.last_move.is_some(), "settings do not change what has been");
 }
 
 /// Whoever opens a store looks at its disk, and changes nothing else that the node allows.
