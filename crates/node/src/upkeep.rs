@@ -153,14 +153,16 @@ impl Keeper {
             return Ok(());
         };
         let end = Instant::now() + ROUND_BUDGET;
-        let felt = self.feel(lease.fence).await?;
+        // What fails does not keep the others from their turn.
+        let mut failed = Failed::default();
+        let felt = failed.unless(self.feel(lease.fence).await).unwrap_or(Pressure::Between);
         let now = (self.clock)();
         let (topics, node) = self.stats().await?;
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
         let (now_due, mut rest): (Vec<Look>, Vec<Look>) =
             looks.into_iter().partition(|look| *look == Look::Expired);
         for look in &now_due {
-            self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await?;
+            failed.unless(self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await);
         }
         if self.pending.is_empty() && self.is_time_for_all(now) {
             self.full_round_at = Some(now);
@@ -168,36 +170,49 @@ impl Keeper {
             self.pending.extend(rest);
         }
         // What has aged leaves first, then what has to make room, and then what was remembered of either.
-        self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end).await?;
-        self.make_room(&felt, now).await?;
-        self.sweep_pending(|_| true, now, end).await?;
-        self.tidy().await
+        self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end, &mut failed).await?;
+        self.make_room(&felt, now, &mut failed).await?;
+        self.sweep_pending(|_| true, now, end, &mut failed).await?;
+        failed.unless(self.tidy().await);
+        failed.into_result()
     }
 
-    /// Goes on with the full round, as long as what comes next is wanted and there is time.
+    /// Goes on with the full round, as long as what comes next is wanted and there is time. What fails is
+    /// looked for again in the next full round.
     async fn sweep_pending(
         &mut self,
         wanted: fn(&Look) -> bool,
         now: UnixMillis,
         end: Instant,
+        failed: &mut Failed,
     ) -> Result<(), UpkeepError> {
         while let Some(look) = self.pending.front().filter(|look| wanted(look)).cloned() {
             let Some(lease) = self.hold().await? else { return Ok(()) };
-            if self.sweep(&look, lease.fence, now, end).await? == Ended::OutOfTime {
+            let ended = failed.unless(self.sweep(&look, lease.fence, now, end).await);
+            if ended == Some(Ended::OutOfTime) {
                 break;
             }
             self.pending.pop_front();
+            // Waiting for what fails takes time as well.
+            if ended.is_none() && end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
         }
         Ok(())
     }
 
     /// What is over its limit lets the oldest go, once what has aged has left.
-    async fn make_room(&mut self, felt: &Pressure, now: UnixMillis) -> Result<(), UpkeepError> {
+    async fn make_room(
+        &mut self,
+        felt: &Pressure,
+        now: UnixMillis,
+        failed: &mut Failed,
+    ) -> Result<(), UpkeepError> {
         let (topics, node) = self.stats().await?;
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
         for look in looks.iter().filter(|look| makes_room(look) && is_of_use(look, felt, &node)) {
             let Some(lease) = self.hold().await? else { return Ok(()) };
-            self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await?;
+            failed.unless(self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await);
         }
         Ok(())
     }
@@ -338,6 +353,25 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+}
+
+/// What failed first in a round.
+#[derive(Default)]
+struct Failed(Option<UpkeepError>);
+
+impl Failed {
+    /// What was done, unless it failed.
+    fn unless<T>(&mut self, done: Result<T, UpkeepError>) -> Option<T> {
+        done.map_err(|error| {
+            tracing::debug!(%error, "upkeep goes on with what comes next");
+            self.0.get_or_insert(error);
+        })
+        .ok()
+    }
+
+    fn into_result(self) -> Result<(), UpkeepError> {
+        self.0.map_or(Ok(()), Err)
     }
 }
 

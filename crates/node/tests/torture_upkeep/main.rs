@@ -8,4 +8,5 @@ mod home;
 mod ladder;
 mod reserve;
 mod rig;
+mod turns;
 mod year;
