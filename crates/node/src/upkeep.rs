@@ -28,17 +28,29 @@ pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError, Target, cutoff
 const ROUND_INTERVAL: Duration = Duration::from_secs(5);
 /// How often what has aged is looked for, in every topic.
 const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
-/// How long one round lets go of events: what is left waits for the next one, so that expired events, the
-/// disk and the ladder are looked after in time, however much there is to do.
-const ROUND_BUDGET: Duration = Duration::from_secs(4);
-/// The part of it that what is urgent may take at once: of several topics over their limits, each gets its
-/// turn.
-const URGENT_BUDGET: Duration = Duration::from_secs(1);
 /// How long nobody else does upkeep after the last word of who does.
 const LEASE_MS: u32 = 30_000;
 const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
 /// How much space is given back between two rounds, in steps of the store.
 const TIDY_STEPS_MAX: usize = 64;
+
+/// How much time one round takes. What is left waits for the next one, so that expired events, the disk and
+/// the ladder are looked after in time, however much there is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// `None` where it may take any.
+    pub round: Option<Duration>,
+    /// The part of it that what is urgent may take at once: of several topics over their limits, each gets
+    /// its turn.
+    pub urgent: Option<Duration>,
+}
+
+impl Budget {
+    pub const STANDARD: Self =
+        Self { round: Some(Duration::from_secs(4)), urgent: Some(Duration::from_secs(1)) };
+    /// What a round does depends on nothing but the store and its clock.
+    pub const UNBOUNDED: Self = Self { round: None, urgent: None };
+}
 
 /// What the operator wants of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +83,7 @@ pub struct Keeper {
     lane: Arc<Lane>,
     clock: Clock,
     settings: UpkeepSettings,
+    budget: Budget,
     disk: Option<Disk>,
     holder: Holder,
     held: Option<Lease>,
@@ -113,6 +126,7 @@ impl Keeper {
             lane,
             clock,
             settings,
+            budget: Budget::STANDARD,
             disk,
             holder: Holder(rand::random()),
             held: None,
@@ -121,6 +135,11 @@ impl Keeper {
             pending: VecDeque::new(),
             upkept: watch::Sender::new(Upkept::default()),
         }
+    }
+
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
     }
 
     pub fn upkept(&self) -> watch::Receiver<Upkept> {
@@ -152,7 +171,7 @@ impl Keeper {
             self.ladder = None;
             return Ok(());
         };
-        let end = Instant::now() + ROUND_BUDGET;
+        let end = self.budget.round.map(|time| Instant::now() + time);
         // What fails does not keep the others from their turn.
         let mut failed = Failed::default();
         let felt = failed.unless(self.feel(lease.fence).await).unwrap_or(Pressure::Between);
@@ -162,7 +181,7 @@ impl Keeper {
         let (now_due, mut rest): (Vec<Look>, Vec<Look>) =
             looks.into_iter().partition(|look| *look == Look::Expired);
         for look in &now_due {
-            failed.unless(self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await);
+            failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
         }
         if self.pending.is_empty() && self.is_time_for_all(now) {
             self.full_round_at = Some(now);
@@ -183,7 +202,7 @@ impl Keeper {
         &mut self,
         wanted: fn(&Look) -> bool,
         now: UnixMillis,
-        end: Instant,
+        end: Option<Instant>,
         failed: &mut Failed,
     ) -> Result<(), UpkeepError> {
         while let Some(look) = self.pending.front().filter(|look| wanted(look)).cloned() {
@@ -212,9 +231,13 @@ impl Keeper {
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
         for look in looks.iter().filter(|look| makes_room(look) && is_of_use(look, felt, &node)) {
             let Some(lease) = self.hold().await? else { return Ok(()) };
-            failed.unless(self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await);
+            failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
         }
         Ok(())
+    }
+
+    fn urgent_end(&self) -> Option<Instant> {
+        self.budget.urgent.map(|time| Instant::now() + time)
     }
 
     /// Whether what has aged is to be looked for; a clock that went back begins anew.
@@ -322,14 +345,14 @@ impl Keeper {
         look: &Look,
         fence: Fence,
         now: UnixMillis,
-        until: Instant,
+        until: Option<Instant>,
     ) -> Result<Ended, UpkeepError> {
         let sweep = Sweep {
             store: &*self.store,
             lane: &self.lane,
             fence: Some(fence),
             pace: Pace::BESIDE_INGEST,
-            until: Some(until),
+            until,
         };
         let (swept, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut |_| {}).await?;
         self.upkept.send_modify(|upkept| match look {

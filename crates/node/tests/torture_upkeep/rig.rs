@@ -14,7 +14,7 @@ use kukuri_core::{
 use kukuri_event::{Filter, UnixSeconds};
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_node::doctor::Walk;
-use kukuri_node::upkeep::{Disk, Keeper, Pace, Sweep, Target, UpkeepSettings};
+use kukuri_node::upkeep::{Budget, Disk, Keeper, Pace, Sweep, Target, UpkeepSettings};
 use kukuri_store::{Clock, Entry, Place, Query, Store, Tidied, node_state};
 use kukuri_testkit::generate::Seed;
 
@@ -97,13 +97,15 @@ impl Node {
         let lane = Arc::new(lane);
         let keeper =
             Keeper::new(Arc::clone(&store), Arc::clone(&lane), time.clock(), settings, disk);
+        let keeper = keeper.with_budget(Budget::UNBOUNDED);
         Self { store, lane, keeper, time: time.clone(), limits: Limits::STANDARD }
     }
 
     /// As an operator who edits the settings and starts the node again.
     pub fn resettle(&mut self, settings: UpkeepSettings) {
         let (store, lane) = (Arc::clone(&self.store), Arc::clone(&self.lane));
-        self.keeper = Keeper::new(store, lane, self.time.clock(), settings, None);
+        let keeper = Keeper::new(store, lane, self.time.clock(), settings, None);
+        self.keeper = keeper.with_budget(Budget::UNBOUNDED);
         self.limits.dedupe_retention_days = settings.keeping.memory_days.into();
     }
 
