@@ -82,6 +82,31 @@ async fn a_purge_gives_its_space_back() {
     assert_eq!(decision.outcomes, [Outcome::Accepted]);
 }
 
+/// A file that somebody has made with other settings gives no page back, and it said so for ever.
+#[tokio::test]
+async fn tidying_ends_in_a_file_that_gives_no_pages_back() {
+    let directory = TempDir::new().unwrap();
+    let conn = Connection::open(directory.path().join(FILE)).unwrap();
+    conn.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM; CREATE TABLE theirs (x);").unwrap();
+    drop(conn);
+    let store = open(&directory);
+    let events: Vec<Admitted> = (0..1_000).map(event).collect();
+    apply(&store, vec![Act::carry(TopicId::global(), "")]).await;
+    apply(&store, events.iter().cloned().map(Act::Publish).collect()).await;
+    let (topic, reason) = (TopicId::global(), UnlinkReason::Before(UnixMillis(i64::MAX)));
+    let gone = events.iter().map(|event| event.event().id()).collect();
+    apply(&store, vec![Act::Unlink { topic, events: gone, reason }]).await;
+    let full = file_bytes(&directory);
+    let mut steps = 0;
+    while store.tidy().await.unwrap() == Tidied::More {
+        steps += 1;
+        assert!(steps < 100, "it does not end");
+    }
+    assert_eq!(file_bytes(&directory), full, "it is as large as before");
+    let extents = store.extents().await.unwrap();
+    assert!(extents[1].bytes > full / 2, "{extents:?}");
+}
+
 async fn found(store: &SqliteStore, filter: &str) -> usize {
     let filters = vec![Filter::parse(filter).unwrap()];
     let query = Query { filters, now: NOW, limit_max: 100, rows_max: 1000, bodies_max: 100 };
