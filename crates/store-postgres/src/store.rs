@@ -9,8 +9,8 @@ use kukuri_core::{
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::{
-    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope,
-    Store, StoreError, Tidied,
+    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope, Store,
+    StoreError, Tidied,
 };
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
