@@ -28,8 +28,8 @@ pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError, Target, cutoff
 const ROUND_INTERVAL: Duration = Duration::from_secs(5);
 /// How often what has aged is looked for, in every topic.
 const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
-/// How long one round lets go of events: what is left waits for the next one, so that expired events, the
-/// disk and the ladder are looked after in time, however much there is to do.
+/// How long one round lets go of events: what is left is for the next one, which follows at once, so that
+/// expired events, the disk and the ladder are looked after in time, however much there is to do.
 const ROUND_BUDGET: Duration = Duration::from_secs(4);
 /// The part of it that what is urgent may take at once: of several topics over their limits, each gets its
 /// turn.
@@ -135,6 +135,10 @@ impl Keeper {
         loop {
             rounds.tick().await;
             let ended = self.round().await;
+            if ended.is_ok() && self.held.is_some() && !self.pending.is_empty() {
+                // What is left has waited long enough.
+                rounds.reset_immediately();
+            }
             self.upkept.send_modify(|upkept| {
                 upkept.rounds += 1;
                 upkept.rounds_failed += u64::from(ended.is_err());
@@ -301,12 +305,14 @@ impl Keeper {
             pace: Pace::BESIDE_INGEST,
             until: Some(until),
         };
-        let (swept, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut |_| {}).await?;
-        self.upkept.send_modify(|upkept| match look {
-            Look::Expired => upkept.expired_events += swept.events,
-            Look::Forgettable { .. } => upkept.forgotten += swept.events,
-            _ => upkept.removed_links += swept.events,
-        });
+        let mut told = |chunk: Usage| {
+            self.upkept.send_modify(|upkept| match look {
+                Look::Expired => upkept.expired_events += chunk.events,
+                Look::Forgettable { .. } => upkept.forgotten += chunk.events,
+                _ => upkept.removed_links += chunk.events,
+            });
+        };
+        let (_, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut told).await?;
         Ok(ended)
     }
 
