@@ -37,6 +37,8 @@ const URGENT_BUDGET: Duration = Duration::from_secs(1);
 /// How long nobody else does upkeep after the last word of who does.
 const LEASE_MS: u32 = 30_000;
 const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
+/// How often space is given back while events leave: the more of it at once, the less it costs.
+const TIDY_INTERVAL: Duration = Duration::from_secs(20);
 /// How much space is given back between two rounds, in steps of the store.
 const TIDY_STEPS_MAX: usize = 64;
 
@@ -79,6 +81,7 @@ pub struct Keeper {
     full_round_at: Option<UnixMillis>,
     /// What is left of the last full round.
     pending: VecDeque<Look>,
+    tidied_at: Option<Instant>,
     upkept: watch::Sender<Upkept>,
 }
 
@@ -120,6 +123,7 @@ impl Keeper {
             ladder: None,
             full_round_at: None,
             pending: VecDeque::new(),
+            tidied_at: None,
             upkept: watch::Sender::new(Upkept::default()),
         }
     }
@@ -176,7 +180,13 @@ impl Keeper {
         self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end).await?;
         self.make_room(&felt, now).await?;
         self.sweep_pending(|_| true, now, end).await?;
-        self.tidy().await
+        if self.is_time_to_tidy(&felt) { self.tidy().await } else { Ok(()) }
+    }
+
+    /// A disk that is short of space gets it at once.
+    fn is_time_to_tidy(&self, felt: &Pressure) -> bool {
+        let due = self.tidied_at.is_none_or(|last| last.elapsed() >= TIDY_INTERVAL);
+        due || self.pending.is_empty() || matches!(felt, Pressure::High(Cause::Disk { .. }))
     }
 
     /// Goes on with the full round, as long as what comes next is wanted and there is time.
@@ -317,7 +327,8 @@ impl Keeper {
     }
 
     /// Gives space back, a little at a time.
-    async fn tidy(&self) -> Result<(), UpkeepError> {
+    async fn tidy(&mut self) -> Result<(), UpkeepError> {
+        self.tidied_at = Some(Instant::now());
         for _ in 0..TIDY_STEPS_MAX {
             match self.store.tidy().await? {
                 Tidied::More => tokio::task::yield_now().await,
