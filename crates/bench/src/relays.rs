@@ -100,11 +100,7 @@ impl Home<'_> {
     }
 
     /// The node, as a user would start it, with settings from the environment.
-    pub fn start(
-        &self,
-        topics: Vec<String>,
-        settings: &[(&str, &str)],
-    ) -> anyhow::Result<Running> {
+    pub fn start(&self, topics: Vec<String>, settings: &[(&str, &str)]) -> anyhow::Result<Running> {
         let mut run = self.command();
         run.args(["run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         for limit in ["EVENTS_PER_IP", "EVENTS_PER_PUBKEY", "REQUESTS_PER_IP", "CONNECTS_PER_IP"] {
