@@ -31,6 +31,8 @@ const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
 /// How long nobody else does upkeep after the last word of who does.
 const LEASE_MS: u32 = 30_000;
 const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
+/// How often space is given back while events leave: the more of it at once, the less it costs.
+const TIDY_INTERVAL: Duration = Duration::from_secs(20);
 /// How much space is given back between two rounds, in steps of the store.
 const TIDY_STEPS_MAX: usize = 64;
 
@@ -91,6 +93,7 @@ pub struct Keeper {
     full_round_at: Option<UnixMillis>,
     /// What is left of the last full round.
     pending: VecDeque<Look>,
+    tidied_at: Option<Instant>,
     upkept: watch::Sender<Upkept>,
 }
 
@@ -133,6 +136,7 @@ impl Keeper {
             ladder: None,
             full_round_at: None,
             pending: VecDeque::new(),
+            tidied_at: None,
             upkept: watch::Sender::new(Upkept::default()),
         }
     }
@@ -153,6 +157,10 @@ impl Keeper {
         loop {
             rounds.tick().await;
             let ended = self.round().await;
+            if ended.is_ok() && self.held.is_some() && !self.pending.is_empty() {
+                // What is left has waited long enough.
+                rounds.reset_immediately();
+            }
             self.upkept.send_modify(|upkept| {
                 upkept.rounds += 1;
                 upkept.rounds_failed += u64::from(ended.is_err());
@@ -192,8 +200,16 @@ impl Keeper {
         self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end, &mut failed).await?;
         self.make_room(&felt, now, &mut failed).await?;
         self.sweep_pending(|_| true, now, end, &mut failed).await?;
-        failed.unless(self.tidy().await);
+        if self.is_time_to_tidy(&felt) {
+            failed.unless(self.tidy().await);
+        }
         failed.into_result()
+    }
+
+    /// A disk that is short of space gets it at once.
+    fn is_time_to_tidy(&self, felt: &Pressure) -> bool {
+        let due = self.tidied_at.is_none_or(|last| last.elapsed() >= TIDY_INTERVAL);
+        due || self.pending.is_empty() || matches!(felt, Pressure::High(Cause::Disk { .. }))
     }
 
     /// Goes on with the full round, as long as what comes next is wanted and there is time. What fails is
@@ -354,17 +370,20 @@ impl Keeper {
             pace: Pace::BESIDE_INGEST,
             until,
         };
-        let (swept, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut |_| {}).await?;
-        self.upkept.send_modify(|upkept| match look {
-            Look::Expired => upkept.expired_events += swept.events,
-            Look::Forgettable { .. } => upkept.forgotten += swept.events,
-            _ => upkept.removed_links += swept.events,
-        });
+        let mut told = |chunk: Removed| {
+            self.upkept.send_modify(|upkept| match look {
+                Look::Expired => upkept.expired_events += chunk.events,
+                Look::Forgettable { .. } => upkept.forgotten += chunk.events,
+                _ => upkept.removed_links += chunk.events,
+            });
+        };
+        let (_, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut told).await?;
         Ok(ended)
     }
 
     /// Gives space back, a little at a time.
-    async fn tidy(&self) -> Result<(), UpkeepError> {
+    async fn tidy(&mut self) -> Result<(), UpkeepError> {
+        self.tidied_at = Some(Instant::now());
         for _ in 0..TIDY_STEPS_MAX {
             match self.store.tidy().await? {
                 Tidied::More => tokio::task::yield_now().await,

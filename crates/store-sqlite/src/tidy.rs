@@ -4,7 +4,7 @@
 use kukuri_store::{Extent, StoreError, Tidied};
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::departed;
+use crate::departed::{self, Pass};
 use crate::desk::bounds;
 use crate::error::OrStore;
 
@@ -18,8 +18,8 @@ const PAGES_PER_STEP: i64 = 1024;
 const FREE_PAGES_KEPT: i64 = 1024;
 
 /// One step. Each commits by itself, and what one did not do the next one does.
-pub(crate) fn step(conn: &mut Connection) -> Result<Tidied, StoreError> {
-    if cut_feed(conn)? || departed::sweep(conn)? {
+pub(crate) fn step(conn: &mut Connection, pass: &mut Pass) -> Result<Tidied, StoreError> {
+    if cut_feed(conn)? || departed::sweep(conn, pass)? {
         return Ok(Tidied::More);
     }
     let free = free_pages(conn)?;

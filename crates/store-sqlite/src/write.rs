@@ -26,9 +26,10 @@ pub(crate) fn write(
     for change in &writes.records {
         indexes.add(conn, numbers, segment, change)?;
     }
+    let leaving = dedupe::leaving(conn, writes)?;
     write_records(conn, numbers, &writes.records)?;
-    indexes.write(conn)?;
-    dedupe::write(conn, writes)?;
+    indexes.write(conn, &leaving)?;
+    dedupe::write(conn, writes, &leaving)?;
     write_versions(conn, &writes.versions)?;
     write_tombstones(conn, &writes.tombstones)?;
     write_topics(conn, &writes.topics)?;
