@@ -1,0 +1,12 @@
+//! The search as it is asked: judged questions, hostile ones, and what must hold for every text.
+
+#[path = "search/corpus.rs"]
+mod corpus;
+#[path = "search/hostile.rs"]
+mod hostile;
+#[path = "search/judged.rs"]
+mod judged;
+#[path = "search/laws.rs"]
+mod laws;
+#[path = "search/scene.rs"]
+mod scene;
