@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kukuri_core::{Seq, TopicId, VersionKey};
-use kukuri_event::{Event, EventId, Kind, UnixSeconds};
+use kukuri_event::{Event, EventId, Kind};
 
 use crate::document::{Document, DocumentKey, Target, text_of};
 use crate::endorsement::{Endorsement, Sort};
@@ -22,10 +22,19 @@ pub struct Effects {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentEffect {
     Put(Document),
-    /// The time says where the document is, if it is there.
+    /// The target says where the document is, if it is there.
     Remove {
-        created_at: UnixSeconds,
+        target: Target,
     },
+}
+
+impl DocumentEffect {
+    pub fn target(&self) -> Target {
+        match self {
+            Self::Put(document) => document.target,
+            Self::Remove { target } => *target,
+        }
+    }
 }
 
 /// That an event stopped being visible in a topic.
@@ -34,7 +43,7 @@ pub struct Departure {
     pub event_id: EventId,
     pub topic_id: TopicId,
     pub kind: Kind,
-    pub created_at: UnixSeconds,
+    pub target: Target,
     /// The other topics in which it still is.
     pub remaining: usize,
 }
@@ -76,10 +85,10 @@ impl<'a> Projection<'a> {
     }
 
     pub fn leave(&mut self, departure: Departure) {
-        let Departure { event_id, topic_id, kind, created_at, remaining } = departure;
+        let Departure { event_id, topic_id, kind, target, remaining } = departure;
         if self.kinds.contains(kind) {
             let key = DocumentKey { event_id, topic_id };
-            self.effects.documents.insert(key, DocumentEffect::Remove { created_at });
+            self.effects.documents.insert(key, DocumentEffect::Remove { target });
         }
         if remaining == 0 && Sort::of_kind(kind).is_some() {
             self.effects.endorsements.insert(event_id, None);

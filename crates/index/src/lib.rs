@@ -9,10 +9,13 @@
 //! question ─Query::parse→ Query ─terms→ candidates, newest first ─Ranking→ Page
 //! ```
 
+mod consumer;
 mod cursor;
+mod digest;
 mod document;
 mod effects;
 mod endorsement;
+mod find;
 mod fold;
 mod kinds;
 mod model;
@@ -21,9 +24,12 @@ mod rank;
 mod script;
 mod search;
 mod snippet;
+mod tables;
 mod text;
 mod units;
+mod write;
 
+pub use consumer::Index;
 pub use cursor::{Cursor, CursorError};
 pub use document::{Document, DocumentKey, NUMBERS_PER_DOCUMENT, Number, Target, text_of};
 pub use effects::{Departure, DocumentEffect, Effects, Projection};

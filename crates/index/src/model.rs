@@ -35,12 +35,12 @@ impl Model {
         }
     }
 
-    pub fn documents(&self) -> impl Iterator<Item = (&Document, u32)> {
-        self.documents.values().map(|document| (document, self.popularity(&document.target)))
-    }
-
-    pub fn endorsements(&self) -> impl Iterator<Item = &Endorsement> {
-        self.endorsements.values()
+    /// What makes the same of an empty index.
+    pub fn effects(&self) -> Effects {
+        let put = |document: &Document| DocumentEffect::Put(document.clone());
+        let documents = self.documents.iter().map(|(key, one)| (key.clone(), put(one)));
+        let endorsements = self.endorsements.iter().map(|(event, one)| (*event, Some(*one)));
+        Effects { documents: documents.collect(), endorsements: endorsements.collect() }
     }
 
     /// How many say so, each author once per sort.
@@ -50,7 +50,8 @@ impl Model {
         voices.len().min(POPULARITY_MAX as usize) as u32
     }
 
-    pub fn search(&self, ask: &Ask) -> Page {
+    /// `head` is up to where it has been told of the feed.
+    pub fn search(&self, ask: &Ask, head: Seq) -> Page {
         let (first, last) = ask.numbers();
         let mut found: Vec<(Number, &Document)> = self
             .documents
@@ -73,7 +74,6 @@ impl Model {
             };
             ranking.look(&candidate, document.text.trail.as_bytes());
         }
-        let head = self.documents.values().map(|document| document.seq).max();
-        ranking.page(head.unwrap_or(Seq::ZERO))
+        ranking.page(head)
     }
 }

@@ -1,5 +1,7 @@
 //! The search as it is asked: judged questions, hostile ones, and what must hold for every text.
 
+#[path = "search/back_ends.rs"]
+mod back_ends;
 #[path = "search/corpus.rs"]
 mod corpus;
 #[path = "search/hostile.rs"]
@@ -8,5 +10,7 @@ mod hostile;
 mod judged;
 #[path = "search/laws.rs"]
 mod laws;
+#[path = "search/rig.rs"]
+mod rig;
 #[path = "search/scene.rs"]
 mod scene;

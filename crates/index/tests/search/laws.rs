@@ -1,10 +1,11 @@
 //! What must hold for every text, history and page.
 
+use kukuri_core::Seq;
 use kukuri_event::UnixSeconds;
 use kukuri_index::{Ask, Cursor, Hit, Model, Page, Query, SNIPPET_CHARS_MAX, Start, snippet};
 use proptest::prelude::*;
 
-use crate::scene::{NOW, Post, Scene, post, topic};
+use crate::scene::{HEAD, NOW, Post, Scene, post, topic};
 
 /// The best that can be: all weights together.
 const SCORE_MAX: u32 = 1_000_000;
@@ -49,7 +50,7 @@ proptest! {
         let chars: Vec<char> = text.chars().collect();
         let from = from % chars.len();
         let part: String = chars[from..].iter().take(count).collect();
-        let found = model(&[post(1, &text)]).search(&ask(&part));
+        let found = model(&[post(1, &text)]).search(&ask(&part), HEAD);
         prop_assert_eq!(found.hits.len(), 1, "{} in {}", part, text);
     }
 
@@ -65,10 +66,10 @@ proptest! {
         some.reverse();
         prop_assume!(!some.is_empty());
         let model = model(&[post(1, &text)]);
-        prop_assert_eq!(model.search(&ask(&some.join(" "))).hits.len(), 1);
+        prop_assert_eq!(model.search(&ask(&some.join(" ")), HEAD).hits.len(), 1);
         let phrase = format!("\"{}\"", words[words.len() / 2..].join(" "));
-        prop_assert_eq!(model.search(&ask(&phrase)).hits.len(), 1);
-        prop_assert_eq!(model.search(&ask(&format!("{text} zzzzzzzzz"))).hits.len(), 0);
+        prop_assert_eq!(model.search(&ask(&phrase), HEAD).hits.len(), 1);
+        prop_assert_eq!(model.search(&ask(&format!("{text} zzzzzzzzz")), HEAD).hits.len(), 0);
     }
 
     #[test]
@@ -83,7 +84,7 @@ proptest! {
         (0..likes).for_each(|liker| scene.like(id, liker, &main));
         let mut model = Model::default();
         model.apply(scene.finish());
-        let found = model.search(&ask("needle"));
+        let found = model.search(&ask("needle"), HEAD);
         prop_assert_eq!(found.hits.len(), 1);
         prop_assert!(found.hits[0].score.0 <= SCORE_MAX);
     }
@@ -96,7 +97,7 @@ proptest! {
             let content = format!("needle {}", "hay ".repeat(id as usize % 7));
             Post { created_at: NOW - age, ..post(id, &content) }
         }).collect();
-        let whole = model(&posts).search(&ask("needle"));
+        let whole = model(&posts).search(&ask("needle"), HEAD);
         let mut scene = Scene::default();
         posts.iter().for_each(|post| { scene.arrive(&topic("main"), post); });
         let mut growing = Model::default();
@@ -105,12 +106,12 @@ proptest! {
         for turn in 0.. {
             growing.apply(std::mem::take(&mut scene).finish());
             let question = Ask { start, hits_max, ..ask("needle") };
-            let Page { mut hits, next } = growing.search(&question);
+            let Page { mut hits, next } = growing.search(&question, Seq(posts.len() as i64 + turn));
             prop_assert!(hits.len() <= hits_max);
             found.append(&mut hits);
             let Some(cursor) = next else { break };
             start = Start::After(Cursor::parse(&cursor.to_string()).expect("our own cursor"));
-            scene = Scene::after(1000 + turn);
+            scene = Scene::after(posts.len() as i64 + turn);
             scene.arrive(&topic("main"), &post(1000 + turn as u64, "needle"));
         }
         prop_assert_eq!(found, whole.hits);

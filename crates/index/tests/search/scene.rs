@@ -1,12 +1,15 @@
 //! Events without signatures, and the effects of what happens to them.
 
-use kukuri_core::{Seq, TopicId};
-use kukuri_event::{Event, EventId, Kind, UnixSeconds};
-use kukuri_index::{Departure, Effects, Kinds, Projection};
+use kukuri_core::{Seq, TopicId, VersionKey};
+use kukuri_event::{Event, EventId, Kind};
+use kukuri_index::{Departure, Effects, Kinds, Projection, Target};
 use std::sync::LazyLock;
 
 /// The time of every question.
 pub const NOW: i64 = 1_790_000_000;
+
+/// Further than any feed here.
+pub const HEAD: Seq = Seq(1_000_000);
 
 static KINDS: LazyLock<Kinds> = LazyLock::new(Kinds::default);
 
@@ -36,7 +39,7 @@ impl Post {
     pub fn event(&self) -> Event {
         let json = serde_json::json!({
             "id": Self::id_of(self.id).to_hex(),
-            "pubkey": format!("{:064x}", self.author),
+            "pubkey": blake3::hash(&self.author.to_le_bytes()).to_hex().as_str(),
             "created_at": self.created_at,
             "kind": self.kind,
             "tags": self.tags,
@@ -85,7 +88,7 @@ impl Scene {
             event_id: Post::id_of(post.id),
             topic_id: topic.clone(),
             kind: Kind(post.kind),
-            created_at: UnixSeconds(post.created_at),
+            target: Target::of(Post::id_of(post.id), VersionKey::of(&post.event()).as_ref()),
             remaining,
         });
     }
