@@ -14,6 +14,8 @@ mod consumer;
 mod desk;
 mod generation;
 mod home;
+mod ledger;
+mod runner;
 mod tail;
 mod update;
 
@@ -22,5 +24,10 @@ pub use desk::{Column, Desk, DeskError, Dialect, Given, Native, Row, Value};
 pub use generation::{Digest, Generation, Sample};
 pub use home::{Home, Place, Snapshot, Sync, Writing};
 pub use kukuri_store::FeedError;
+pub use ledger::{Active, GenerationState, Parked, Role, Wish};
+pub use runner::{
+    GenerationReport, OnLoss, OperateError, Probe, Report, Runner, RunnerConfig, RunnerError, Step,
+    Wakeup,
+};
 pub use tail::{POLL_INTERVAL, Tail};
 pub use update::{Update, What};
