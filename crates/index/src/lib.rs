@@ -23,6 +23,7 @@ mod query;
 mod rank;
 mod script;
 mod search;
+mod searcher;
 mod snippet;
 mod tables;
 mod text;
@@ -45,5 +46,6 @@ pub use search::{
     Ask, AskError, CANDIDATES_MAX, Candidate, Hit, LOOKUPS_MAX, PAGE_HITS_MAX, Page, ROWS_MAX,
     Ranking, Start, TopicKey,
 };
+pub use searcher::{Answer, SearchError, Searcher};
 pub use snippet::{SNIPPET_CHARS_MAX, Snippet, snippet};
 pub use text::{Text, Trail, UNITS_MAX};
