@@ -4,6 +4,8 @@
 mod back_ends;
 #[path = "search/corpus.rs"]
 mod corpus;
+#[path = "search/follow.rs"]
+mod follow;
 #[path = "search/hostile.rs"]
 mod hostile;
 #[path = "search/judged.rs"]

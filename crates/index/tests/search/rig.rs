@@ -10,31 +10,56 @@ use crate::scene::HEAD;
 pub struct Rig {
     pub name: &'static str,
     index: Index,
-    home: Home,
-    _ground: Ground,
+    pub home: Home,
+    ground: Ground,
 }
 
 /// What lasts as long as the tables on it.
 enum Ground {
-    Directory { _directory: TempDir },
-    Cluster { _cluster: Cluster },
+    Directory(TempDir),
+    Cluster(Cluster),
+}
+
+impl Ground {
+    /// Where there are no tables yet.
+    fn place(&self) -> Place {
+        match self {
+            Self::Directory(directory) => {
+                let files = std::fs::read_dir(directory.path()).expect("is there").count();
+                let directory = directory.path().join(files.to_string());
+                std::fs::create_dir(&directory).expect("a directory");
+                Place::Directory { directory, sync: Sync::OffForTests }
+            }
+            Self::Cluster(cluster) => Place::Database { url: cluster.create_database() },
+        }
+    }
 }
 
 impl Rig {
     pub async fn both() -> [Self; 2] {
         let directory = TempDir::new().expect("a temporary directory");
-        let file = Place::Directory { directory: directory.path().into(), sync: Sync::OffForTests };
         let cluster = Cluster::start(Durability::Fast).expect("a cluster starts");
-        let database = Place::Database { url: cluster.create_database() };
         [
-            Self::new("SQLite", &file, Ground::Directory { _directory: directory }).await,
-            Self::new("PostgreSQL", &database, Ground::Cluster { _cluster: cluster }).await,
+            Self::new("SQLite", Ground::Directory(directory)).await,
+            Self::new("PostgreSQL", Ground::Cluster(cluster)).await,
         ]
     }
 
-    async fn new(name: &'static str, place: &Place, ground: Ground) -> Self {
-        let home = Home::open(place, Index::NAME).await.expect("the tables open");
-        Self { name, index: Index::default(), home, _ground: ground }
+    async fn new(name: &'static str, ground: Ground) -> Self {
+        let home = Home::open(&ground.place(), Index::NAME).await.expect("the tables open");
+        Self { name, index: Index::default(), home, ground }
+    }
+
+    /// The digest of effects that are written at once, to tables of their own.
+    pub async fn fresh(&self, effects: Effects) -> Digest {
+        let home = Home::open(&self.ground.place(), Index::NAME).await.expect("the tables open");
+        let generation = Generation(1);
+        let mut writing = home.write().await.expect("begins to write");
+        self.index.create(writing.desk(), generation).await.expect("makes the tables");
+        self.index.apply(writing.desk(), generation, effects).await.expect("writes effects");
+        let digest = self.index.digest(writing.desk(), generation, Sample::All).await;
+        writing.commit().await.expect("commits");
+        digest.expect("the tables are read")
     }
 
     pub async fn create(&self, generation: Generation) {
