@@ -7,7 +7,7 @@ use kukuri_feed::{Desk, DeskError, Dialect, Row, Value};
 
 use crate::document::Number;
 use crate::search::{Ask, CANDIDATES_MAX, Candidate, Page, ROWS_MAX, Ranking, TopicKey};
-use crate::tables::{Tables, keys, posting};
+use crate::tables::{Tables, keys, prefix};
 
 /// Documents that are read at a time. As a rule all match, and the first read is the last.
 const READ_ROWS_MAX: usize = CANDIDATES_MAX;
@@ -60,10 +60,9 @@ impl Tables {
     fn by_postings(&self, ask: &Ask) -> Plan {
         let Self { documents, postings, .. } = self;
         let group = |topic: &kukuri_core::TopicId| {
-            let key = TopicKey::of(topic);
+            let prefix = prefix(TopicKey::of(topic));
             let terms = ask.query.terms().iter();
-            let terms: Vec<String> =
-                terms.map(|term| format!("\"{}\"", posting(key, term))).collect();
+            let terms: Vec<String> = terms.map(|term| format!("\"{prefix}{term}\"")).collect();
             format!("({})", terms.join(" AND "))
         };
         let groups: Vec<String> = ask.topics.iter().map(group).collect();

@@ -3,10 +3,12 @@
 //! given whole terms, each joined with its topic: so what is common in one topic does not slow down
 //! another.
 
+use std::fmt::Write;
+
 use kukuri_feed::{Desk, DeskError, Dialect, Generation};
 
 use crate::search::TopicKey;
-use crate::text::hash;
+use crate::text::{hash, mix};
 
 /// Bytes of terms that FTS5 gathers before it writes them, so that a batch is written at once.
 const GATHERED_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -87,17 +89,22 @@ pub(crate) fn list(dialect: Dialect, numbers: &[i64]) -> (&'static str, String) 
     }
 }
 
-/// A term in a topic as FTS5 has it: forty bits of the topic, of one length, and the term.
-pub(crate) fn posting(topic: TopicKey, term: &str) -> String {
-    format!("{:010x}{term}", topic.0 as u64 >> 24)
+/// What stands before a term in FTS5: forty bits of its topic, always as long.
+pub(crate) fn prefix(topic: TopicKey) -> String {
+    format!("{:010x}", topic.0 as u64 >> 24)
+}
+
+/// All terms of a document as FTS5 reads them.
+pub(crate) fn postings(topic: TopicKey, terms: &[String]) -> String {
+    let prefix = prefix(topic);
+    let bytes = terms.iter().map(|term| prefix.len() + term.len() + 1).sum();
+    terms.iter().fold(String::with_capacity(bytes), |all, term| all + &prefix + term + " ")
 }
 
 /// A term in a topic as GIN has it.
-pub(crate) fn key(topic: TopicKey, term: &str) -> i32 {
-    let mut bytes = topic.0.to_be_bytes().to_vec();
-    bytes.extend_from_slice(term.as_bytes());
+fn key(topic: TopicKey, term: &str) -> i32 {
     // The upper half: stamps in trails are of the lower.
-    (hash(&bytes) >> 32) as i32
+    (mix(hash(term.as_bytes()) ^ topic.0 as u64) >> 32) as i32
 }
 
 /// Keys as PostgreSQL reads them.
@@ -105,6 +112,10 @@ pub(crate) fn keys(topic: TopicKey, terms: &[String]) -> String {
     let mut keys: Vec<i32> = terms.iter().map(|term| key(topic, term)).collect();
     keys.sort_unstable();
     keys.dedup();
-    let keys: Vec<String> = keys.iter().map(i32::to_string).collect();
-    format!("{{{}}}", keys.join(","))
+    let mut text = String::with_capacity(12 * keys.len() + 2);
+    for (nth, key) in keys.iter().enumerate() {
+        let before = if nth == 0 { '{' } else { ',' };
+        let _ = write!(text, "{before}{key}");
+    }
+    text + "}"
 }

@@ -1,8 +1,6 @@
 //! What is kept of a text so that it can be found: the terms that lead to it, and its units in order,
 //! which tell whether words stand together and how often.
 
-use std::collections::BTreeSet;
-
 use crate::units::Units;
 
 /// Units of a document that are kept; the rest of a longer one is not searched.
@@ -34,7 +32,8 @@ pub struct Trail(Vec<u8>);
 /// Makes a text of its fields, the most telling first.
 #[derive(Default)]
 pub(crate) struct TextMaker {
-    terms: BTreeSet<String>,
+    /// In any order, some of them again: sorting once is cheaper than looking each time.
+    terms: Vec<String>,
     trail: Vec<u16>,
 }
 
@@ -57,18 +56,19 @@ impl TextMaker {
     }
 
     pub(crate) fn has(&self, term: &str) -> bool {
-        self.terms.contains(term)
+        self.terms.iter().any(|known| known == term)
     }
 
     pub(crate) fn term(&mut self, term: &str) {
-        if !self.terms.contains(term) {
-            self.terms.insert(term.to_owned());
-        }
+        self.terms.push(term.to_owned());
     }
 
     pub(crate) fn finish(self) -> Text {
         let trail = self.trail.iter().flat_map(|stamp| stamp.to_be_bytes()).collect();
-        Text { terms: self.terms.into_iter().collect(), trail: Trail(trail) }
+        let mut terms = self.terms;
+        terms.sort_unstable();
+        terms.dedup();
+        Text { terms, trail: Trail(trail) }
     }
 }
 
@@ -113,8 +113,12 @@ pub(crate) fn stamp(unit: &str) -> u16 {
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
-    const MIX: u64 = 0xff51_afd7_ed55_8ccd;
-    let fnv = bytes.iter().fold(BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
-    let mixed = (fnv ^ (fnv >> 33)).wrapping_mul(MIX);
+    mix(bytes.iter().fold(BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME)))
+}
+
+/// Lets every bit of a number change every other.
+pub(crate) fn mix(number: u64) -> u64 {
+    const FACTOR: u64 = 0xff51_afd7_ed55_8ccd;
+    let mixed = (number ^ (number >> 33)).wrapping_mul(FACTOR);
     mixed ^ (mixed >> 33)
 }

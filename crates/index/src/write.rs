@@ -11,7 +11,7 @@ use crate::effects::{DocumentEffect, Effects};
 use crate::endorsement::Endorsement;
 use crate::rank::POPULARITY_MAX;
 use crate::search::TopicKey;
-use crate::tables::{Tables, keys, list, posting};
+use crate::tables::{Tables, keys, list, postings};
 
 /// A document and the number it is written under.
 struct Placed<'a> {
@@ -73,16 +73,13 @@ impl Tables {
         if desk.dialect() == Dialect::Postgres {
             return Ok(());
         }
-        let terms = |placed: &Placed<'_>| {
-            let terms = placed.document.text.terms.iter();
-            terms.map(|term| posting(placed.topic, term)).collect::<Vec<_>>().join(" ")
-        };
+        let terms = |one: &Placed<'_>| postings(one.topic, &one.document.text.terms);
         let given = Given::new([
             ("number", placed.iter().map(|one| one.number.0).collect()),
             ("terms", placed.iter().map(terms).collect::<Column>()),
         ]);
-        let postings = &self.postings;
-        let sql = format!("INSERT INTO {postings} (rowid, terms) SELECT number, terms FROM given");
+        let table = &self.postings;
+        let sql = format!("INSERT INTO {table} (rowid, terms) SELECT number, terms FROM given");
         desk.bulk(&sql, given).await?;
         Ok(())
     }
