@@ -114,8 +114,12 @@ impl Ledger {
              RETURNING {COLUMNS}",
             retired = Role::Retired.code(),
         );
-        let values =
-            vec![self.name.as_str().into(), generation.0.into(), holder.into(), self.lease_ms.into()];
+        let values = vec![
+            self.name.as_str().into(),
+            generation.0.into(),
+            holder.into(),
+            self.lease_ms.into(),
+        ];
         let row = writing.desk().row(&sql, values).await?;
         let hold = row.map(|row| hold(generation, &row)).transpose()?;
         writing.commit().await?;
