@@ -62,6 +62,9 @@ impl Pump {
         self.shared.note_trouble(None);
         self.waiting.clear();
         self.shared.dispatch(entries).await;
+        if self.tail.knows_no_more() {
+            self.tail.wait().await;
+        }
         Ok(())
     }
 

@@ -70,41 +70,63 @@ impl Home {
     /// Begins to write. What is not committed in the end has not happened.
     pub async fn write(&self) -> Result<Writing, DeskError> {
         let mut slot = Arc::clone(&self.shared.writer).lock_owned().await;
-        let mut desk = match slot.take() {
-            Some(desk) => desk,
-            None => connect::writer(&self.shared.place, self.shared.name).await?,
-        };
-        desk.script(match desk.dialect() {
-            Dialect::Sqlite => "BEGIN IMMEDIATE",
-            Dialect::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED",
-        })
-        .await?;
+        if let Some(mut desk) = slot.take() {
+            match (begin_writing(&mut desk).await, desk.dialect()) {
+                (Ok(()), _) => return Ok(Writing { desk: Some(desk), slot }),
+                (Err(error), Dialect::Sqlite) => {
+                    *slot = Some(desk);
+                    return Err(error);
+                }
+                // It has rested for so long that the server closed it.
+                (Err(_), Dialect::Postgres) => {}
+            }
+        }
+        let mut desk = connect::writer(&self.shared.place, self.shared.name).await?;
+        begin_writing(&mut desk).await?;
         Ok(Writing { desk: Some(desk), slot })
     }
 
     /// Begins to read: everything is as of one moment.
     pub async fn read(&self) -> Result<Snapshot, DeskError> {
-        let permit =
-            timeout(READER_WAIT_MAX, Arc::clone(&self.shared.readers).acquire_owned()).await;
+        let permits = Arc::clone(&self.shared.readers);
+        let permit = timeout(READER_WAIT_MAX, permits.acquire_owned()).await;
         let permit = permit
             .map_err(|_| DeskError::Unavailable("all connections for reads are in use".into()))?
             .map_err(|_| DeskError::Unavailable("the tables are closed".into()))?;
-        let resting = self.resting().pop();
-        let mut desk = match resting {
-            Some(desk) => desk,
-            None => connect::reader(&self.shared.place, self.shared.name).await?,
-        };
-        desk.script(match desk.dialect() {
-            Dialect::Sqlite => "BEGIN",
-            Dialect::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-        })
-        .await?;
-        Ok(Snapshot { desk: Some(desk), home: self.clone(), _permit: permit })
+        let snapshot = |desk| Snapshot { desk: Some(desk), home: self.clone(), _permit: permit };
+        while let Some(mut desk) = self.rested() {
+            if begin_reading(&mut desk).await.is_ok() {
+                return Ok(snapshot(desk));
+            }
+        }
+        let mut desk = connect::reader(&self.shared.place, self.shared.name).await?;
+        begin_reading(&mut desk).await?;
+        Ok(snapshot(desk))
+    }
+
+    fn rested(&self) -> Option<Desk> {
+        self.resting().pop()
     }
 
     fn resting(&self) -> MutexGuard<'_, Vec<Desk>> {
         self.shared.resting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn begin_writing(desk: &mut Desk) -> Result<(), DeskError> {
+    let sql = match desk.dialect() {
+        Dialect::Sqlite => "BEGIN IMMEDIATE",
+        Dialect::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED",
+    };
+    desk.script(sql).await
+}
+
+async fn begin_reading(desk: &mut Desk) -> Result<(), DeskError> {
+    let sql = match desk.dialect() {
+        Dialect::Sqlite => "BEGIN",
+        Dialect::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    };
+    desk.script(sql).await
 }
 
 /// A transaction that writes. Dropped, it has not happened: its connection is closed.

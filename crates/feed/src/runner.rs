@@ -1,5 +1,6 @@
 //! Runs a consumer: one worker for each of its generations, started again whenever one ends.
 
+mod any;
 mod attempt;
 mod chunk;
 mod config;
@@ -15,12 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kukuri_core::Cursor;
-use kukuri_store::{Store, StoreError};
+use kukuri_store::{FeedError, Store, StoreError};
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{Ledger, Role, View};
 use crate::{Consumer, ConsumerName, DeskError, Generation, Home};
+pub use any::AnyRunner;
+use chunk::last_row;
 pub use config::{OnLoss, Probe, RunnerConfig, Step, Wakeup};
 pub use operate::OperateError;
 pub use survey::{GenerationReport, Report};
@@ -70,6 +73,8 @@ pub enum RunnerError {
     Desk(#[from] DeskError),
     #[error("the event store: {0}")]
     Store(#[from] StoreError),
+    #[error("the feed: {0}")]
+    Feed(#[from] FeedError),
 }
 
 impl<C: Consumer> Runner<C> {
@@ -148,9 +153,11 @@ impl<C: Consumer> Shared<C> {
     async fn begin(&self) -> Result<Option<Generation>, RunnerError> {
         let bounds = self.store.bounds().await?;
         let from = Cursor { epoch: bounds.epoch, seq: bounds.head };
+        let last_row = last_row(&*self.store, from).await?;
         let mut writing = self.ledger.home.write().await?;
         let version = self.consumer.version();
-        let Some(generation) = self.ledger.begin(writing.desk(), version, from).await? else {
+        let begun = self.ledger.begin(writing.desk(), version, (from, last_row)).await?;
+        let Some(generation) = begun else {
             writing.roll_back().await?;
             return Ok(None);
         };

@@ -34,9 +34,18 @@ impl Tail {
     pub async fn rows_so_far(&mut self, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
         // Marked as seen before the read: a head that comes later wakes the next wait.
         self.heads.mark_unchanged();
-        let rows = self.store.feed(self.cursor, rows_max).await?;
+        let rows = match self.store.recent(self.cursor, rows_max) {
+            Some(rows) => rows,
+            None => self.store.feed(self.cursor, rows_max).await?,
+        };
         self.cursor.seq = check_gapless(self.cursor.seq, &rows)?;
         Ok(rows)
+    }
+
+    /// Whether nobody has told of a row that was not handed out. Somebody may have written one all the
+    /// same.
+    pub fn knows_no_more(&self) -> bool {
+        *self.heads.borrow() <= self.cursor.seq
     }
 
     /// The next rows, at most `rows_max`. Waits until there is one.

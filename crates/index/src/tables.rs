@@ -12,6 +12,9 @@ use crate::text::{hash, mix};
 
 /// Bytes of terms that FTS5 gathers before it writes them, so that a batch is written at once.
 const GATHERED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How many parts of one size FTS5 has before it makes one of them. More are less to write and more to
+/// look through.
+const PARTS_MAX: usize = 8;
 
 /// The names of the tables of a generation.
 pub(crate) struct Tables {
@@ -41,7 +44,7 @@ impl Tables {
                     "CREATE VIRTUAL TABLE {postings} USING fts5(terms, content='',
                          contentless_delete=1, detail=none, tokenize=\"ascii tokenchars '#@_'\");
                      INSERT INTO {postings} ({postings}, rank)
-                         VALUES ('hashsize', {GATHERED_BYTES_MAX});"
+                         VALUES ('hashsize', {GATHERED_BYTES_MAX}), ('automerge', {PARTS_MAX});"
                 ),
             ),
             // Documents of a topic in their order serve questions for what nearly all of them have.

@@ -80,6 +80,8 @@ pub struct Keeper {
     /// What is left of the last full round.
     pending: VecDeque<Look>,
     upkept: watch::Sender<Upkept>,
+    /// How many seconds the consumers of the feed are behind.
+    lag_seconds: watch::Receiver<u64>,
 }
 
 /// Why a round ended early.
@@ -121,7 +123,15 @@ impl Keeper {
             full_round_at: None,
             pending: VecDeque::new(),
             upkept: watch::Sender::new(Upkept::default()),
+            lag_seconds: watch::Sender::new(0).subscribe(),
         }
+    }
+
+    /// Lets the ladder hear of consumers that are behind.
+    #[must_use]
+    pub fn hearing(mut self, lag_seconds: watch::Receiver<u64>) -> Self {
+        self.lag_seconds = lag_seconds;
+        self
     }
 
     pub fn upkept(&self) -> watch::Receiver<Upkept> {
@@ -283,8 +293,8 @@ impl Keeper {
             disk_free_bytes_min: disk_reserve_bytes.saturating_mul(2),
             lags: topics.iter().filter_map(lag).collect(),
         };
-        // Consumers of the feed that keep an offset come later; live delivery reads with the lane.
-        pressure(&limits, &Load { usage: node.usage, disk_free_bytes, lag_seconds: 0 })
+        let lag_seconds = *self.lag_seconds.borrow();
+        pressure(&limits, &Load { usage: node.usage, disk_free_bytes, lag_seconds })
     }
 
     async fn sweep(

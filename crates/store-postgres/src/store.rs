@@ -9,7 +9,7 @@ use kukuri_core::{
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::{
-    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store,
+    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope, Store,
     StoreError, Tidied,
 };
 use tokio::sync::{Mutex, watch};
@@ -42,6 +42,7 @@ pub struct PostgresStore {
     readers: Readers,
     lane: Mutex<Lane>,
     heads: watch::Sender<Seq>,
+    recent: Recent,
     /// This process's own commits, for the notifier.
     commits: watch::Sender<Seq>,
     /// End with the store.
@@ -97,6 +98,7 @@ impl PostgresStore {
             server,
             options,
             heads,
+            recent: Recent::new(bounds.epoch),
             commits,
             _tasks: tasks,
         };
@@ -145,6 +147,7 @@ impl PostgresStore {
         match session.run(batch, &self.topics).await {
             Ok(decision) => {
                 self.readers.note(decision.rows.last().map(|row| row.ingested_at));
+                self.recent.add(&decision);
                 publish(&self.heads, decision.head());
                 publish(&self.commits, decision.head());
                 *lane = Lane::Open(session);
@@ -235,6 +238,10 @@ impl Store for PostgresStore {
             Ok(reader.end(rows))
         })
         .await?
+    }
+
+    fn recent(&self, after: Cursor, rows_max: usize) -> Option<Vec<FeedRow>> {
+        self.recent.after(after, rows_max)
     }
 
     async fn bounds(&self) -> Result<FeedBounds, StoreError> {

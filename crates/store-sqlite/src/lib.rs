@@ -36,7 +36,7 @@ use kukuri_core::{
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::{
-    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store,
+    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope, Store,
     StoreError, Tidied,
 };
 use tokio::sync::watch as channel;
@@ -96,6 +96,7 @@ pub struct SqliteStore {
     questions: Readers,
     glances: Readers,
     heads: channel::Sender<Seq>,
+    recent: Arc<Recent>,
 }
 
 impl Drop for SqliteStore {
@@ -131,7 +132,9 @@ impl SqliteStore {
         let named = |error: StoreError| name_file(&path, error);
         let mut conn = connection::open_writer(&path, options.sync).map_err(named)?;
         schema::migrate(&mut conn, options.epoch).map_err(named)?;
-        let heads = channel::Sender::new(desk::bounds(&conn).map_err(named)?.head);
+        let bounds = desk::bounds(&conn).map_err(named)?;
+        let heads = channel::Sender::new(bounds.head);
+        let recent = Arc::new(Recent::new(bounds.epoch));
         let tail = Arc::new(Tail::new());
         let reader = || connection::open_reader(&path, options.sync).map_err(named);
         let desk = |conn| Desk::new(conn, Arc::clone(&tail));
@@ -145,7 +148,7 @@ impl SqliteStore {
         let write_state = Arc::new(Writer::new(path.clone(), options));
         let settle = settle(Arc::downgrade(&writer), &write_state);
         let watcher = Watcher::start(reader()?, heads.clone(), settle);
-        Ok(Self { watcher: Some(watcher), writer, write_state, questions, glances, heads })
+        Ok(Self { watcher: Some(watcher), writer, write_state, questions, glances, heads, recent })
     }
 }
 
@@ -164,9 +167,11 @@ fn name_file(path: &Path, error: StoreError) -> StoreError {
 impl Store for SqliteStore {
     async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
         let (state, heads) = (Arc::clone(&self.write_state), self.heads.clone());
+        let recent = Arc::clone(&self.recent);
         self.writer
             .run(move |desk| {
                 let decision = state.apply(desk, &batch)?;
+                recent.add(&decision);
                 watch::raise(&heads, decision.head());
                 Ok(decision)
             })
@@ -198,6 +203,10 @@ impl Store for SqliteStore {
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
         self.glances.read(move |desk| feed::read(desk, after, rows_max)).await
+    }
+
+    fn recent(&self, after: Cursor, rows_max: usize) -> Option<Vec<FeedRow>> {
+        self.recent.after(after, rows_max)
     }
 
     async fn bounds(&self) -> Result<FeedBounds, StoreError> {

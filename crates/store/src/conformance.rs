@@ -169,6 +169,7 @@ cases! {
         a_cursor_beyond_the_head_diverges
         a_cursor_below_the_floor_is_truncated
         heads_follow_commits
+        what_was_just_written_begins_the_feed
         deletes_need_no_body
         a_row_carries_everything
     }

@@ -9,6 +9,7 @@ mod error;
 mod model;
 mod page;
 mod query;
+mod recent;
 mod upkeep;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use error::{FeedError, QueryError, StoreError};
 pub use model::Model;
 pub use page::{Entry, Place};
 pub use query::{Hit, Hits, Order, Query, merge_hits};
+pub use recent::Recent;
 pub use upkeep::{Extent, Forgettable, Scope, Tidied, feed_rows_until, name, node_state};
 
 /// A durable home for events and their feed. Back ends contain no rules: they load the facts that
@@ -46,6 +48,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The rows after a cursor, at most `rows_max`, in order and without a hole.
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError>;
+
+    /// Some of what [`Store::feed`] would answer, if this handle has written it a moment ago and so knows
+    /// it. There may be more: where the feed ends is for `feed` to say.
+    fn recent(&self, _after: Cursor, _rows_max: usize) -> Option<Vec<FeedRow>> {
+        None
+    }
 
     async fn bounds(&self) -> Result<FeedBounds, StoreError>;
 

@@ -46,7 +46,8 @@ impl Default for Model {
 }
 
 impl Model {
-    const EPOCH: Epoch = Epoch(0);
+    /// A model has one life.
+    pub const EPOCH: Epoch = Epoch(0);
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder of the lock panics")

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::letterbox::Letterbox;
 
-const EVENTS: usize = 600;
+const EVENTS: usize = 900;
 const ASKERS: u64 = 8;
 const REQUESTS_EACH: u64 = 60;
 const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -8,13 +8,13 @@ use super::{Ledger, Role, Wish};
 use crate::{Desk, DeskError, Generation, Value};
 
 impl Ledger {
-    /// Adds a generation that is to be built from the state, and from the feed after `from`. The caller
-    /// makes its tables in the same transaction. None if one is being built already.
+    /// Adds a generation that is to be built from the state, and from the feed after `from`, where this row
+    /// is. The caller makes its tables in the same transaction. None if one is being built already.
     pub async fn begin(
         &self,
         desk: &mut Desk,
         version: u32,
-        from: Cursor,
+        (from, last_row): (Cursor, Option<Vec<u8>>),
     ) -> Result<Option<Generation>, DeskError> {
         let now = desk.dialect().now_ms();
         let (building, name) = (Role::Building.code(), self.name.as_str());
@@ -31,13 +31,18 @@ impl Ledger {
                 tried_seq, tries, halted, updated_at)
              SELECT $1, (SELECT COALESCE(max(generation), 0) + 1 FROM consumer_offsets
                     WHERE consumer = $1), {building}, $2, $3, $4,
-                NULL, $4, 0, NULL, {now}, 0, 0, 0, 0, 0, NULL, {now}
+                $5, $4, 0, NULL, {now}, 0, 0, 0, 0, 0, NULL, {now}
              WHERE NOT EXISTS (SELECT 1 FROM consumer_offsets
                 WHERE consumer = $1 AND role = {building})
              RETURNING generation"
         );
-        let values =
-            vec![name.into(), i64::from(version).into(), from.epoch.0.into(), from.seq.0.into()];
+        let values = vec![
+            name.into(),
+            i64::from(version).into(),
+            from.epoch.0.into(),
+            from.seq.0.into(),
+            last_row.into(),
+        ];
         let row = desk.row(&sql, values).await?;
         row.map(|row| Ok(Generation(row.int(0)?))).transpose()
     }
@@ -62,7 +67,7 @@ impl Ledger {
         let (active, retired) = (Role::Active.code(), Role::Retired.code());
         let retire = format!(
             "UPDATE consumer_offsets SET role = {retired}, fence = fence + 1, holder = NULL,
-                updated_at = {now} WHERE consumer = $1 AND role = {active}"
+                halted = NULL, updated_at = {now} WHERE consumer = $1 AND role = {active}"
         );
         desk.execute(&retire, vec![name.into()]).await?;
         let sql = format!(

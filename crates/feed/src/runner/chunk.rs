@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kukuri_core::{Cursor, FeedRow, Op, ReadSet, Record, Seq};
+use kukuri_core::{Cursor, CursorError, FeedRow, Op, ReadSet, Record, Seq};
 use kukuri_event::EventId;
-use kukuri_store::{Entry, Place, Store, StoreError};
+use kukuri_store::{Entry, FeedError, Place, Store, StoreError};
 
 use super::Shared;
 use super::fault::Fault;
@@ -130,15 +130,30 @@ impl FeedChunk {
 pub(super) async fn check_last_row(store: &dyn Store, hold: &Hold) -> Result<(), Fault> {
     let bounds = store.bounds().await?;
     bounds.check(hold.cursor).map_err(Fault::Lost)?;
-    let Some(last_row) = &hold.last_row else { return Ok(()) };
-    if hold.cursor.seq <= bounds.floor {
-        return Ok(());
+    let found = last_row(store, hold.cursor).await?;
+    match (&hold.last_row, found) {
+        (Some(known), Some(found)) if *known != found => {
+            Err(Fault::Lost(CursorError::Diverged { head: bounds.head }))
+        }
+        _ => Ok(()),
     }
-    let before = Cursor { seq: Seq(hold.cursor.seq.0 - 1), ..hold.cursor };
-    let rows = store.feed(before, 1).await?;
+}
+
+/// What tells the row at a cursor from others; none if it is not kept.
+pub(super) async fn last_row(
+    store: &dyn Store,
+    cursor: Cursor,
+) -> Result<Option<Vec<u8>>, FeedError> {
+    let bounds = store.bounds().await?;
+    if cursor.seq <= bounds.floor {
+        return Ok(None);
+    }
+    let before = Cursor { seq: Seq(cursor.seq.0 - 1), ..cursor };
+    let rows = match store.feed(before, 1).await {
+        // It was let go of at this very moment.
+        Err(FeedError::Cursor(CursorError::Truncated { .. })) => return Ok(None),
+        rows => rows?,
+    };
     check_gapless(before.seq, &rows)?;
-    match rows.first() {
-        Some(row) if digest_of_row(row) == *last_row => Ok(()),
-        _ => Err(Fault::Lost(kukuri_core::CursorError::Diverged { head: bounds.head })),
-    }
+    Ok(rows.first().map(digest_of_row))
 }

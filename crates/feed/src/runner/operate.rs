@@ -37,6 +37,7 @@ impl From<RunnerError> for OperateError {
         match error {
             RunnerError::Desk(error) => Self::Desk(error),
             RunnerError::Store(error) => Self::Store(error),
+            RunnerError::Feed(error) => Self::Feed(error),
         }
     }
 }

@@ -153,11 +153,12 @@ impl<C: Consumer> Worker<C> {
                     return Ended::Halted;
                 }
                 Err(Fault::Lost(error)) => {
-                    let why = format!("{error}: kukuri-node consumer rebuild {}", self.name());
-                    self.halt(hold, &why, stop).await;
+                    // In this order: who ends in between is reminded by the feed.
                     if self.shared.config.on_loss == OnLoss::Rebuild {
                         self.rebuild(hold, stop).await;
                     }
+                    let why = format!("{error}: kukuri-node consumer rebuild {}", self.name());
+                    self.halt(hold, &why, stop).await;
                     return Ended::Halted;
                 }
             }
@@ -260,7 +261,8 @@ impl<C: Consumer> Worker<C> {
     /// Until there may be more to do. Keeps the generation meanwhile.
     async fn wait(&mut self, hold: &Hold, stop: &CancellationToken) -> Result<(), Fault> {
         let known = *self.heads.borrow_and_update();
-        if known > hold.cursor.seq && hold.role == Role::Active && self.shared.wakes() {
+        let own = hold.version == self.shared.consumer.version();
+        if known > hold.cursor.seq && own && hold.role == Role::Active && self.shared.wakes() {
             // It has come while the last rows were handled.
             return self.keep(hold).await;
         }

@@ -42,6 +42,10 @@ pub trait Double: Send + Sync + 'static {
         self.behind().feed(after, rows_max).await
     }
 
+    fn recent(&self, after: Cursor, rows_max: usize) -> Option<Vec<FeedRow>> {
+        self.behind().recent(after, rows_max)
+    }
+
     async fn bounds(&self) -> Result<FeedBounds, StoreError> {
         self.behind().bounds().await
     }
@@ -120,6 +124,10 @@ impl<D: Double> Store for D {
 
     async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
         Double::feed(self, after, rows_max).await
+    }
+
+    fn recent(&self, after: Cursor, rows_max: usize) -> Option<Vec<FeedRow>> {
+        Double::recent(self, after, rows_max)
     }
 
     async fn bounds(&self) -> Result<FeedBounds, StoreError> {

@@ -105,6 +105,24 @@ pub async fn heads_follow_commits(scene: Scene) {
     assert_eq!(*late.borrow(), Seq(5));
 }
 
+/// What a store remembers of its own commits, if it does, is what it would read.
+pub async fn what_was_just_written_begins_the_feed(scene: Scene) {
+    five_rows(&scene).await;
+    let epoch = bounds(&scene).await.epoch;
+    for seq in (-1..7).map(Seq) {
+        for rows_max in [0, 1, 3, PLENTY] {
+            let Some(recent) = scene.store().recent(Cursor { epoch, seq }, rows_max) else {
+                continue;
+            };
+            assert!(!recent.is_empty(), "where the feed ends is not for it to say");
+            assert_eq!(after(&scene, seq.0, recent.len()).await.as_ref(), Ok(&recent));
+            assert!(recent.len() <= rows_max);
+        }
+        let elsewhere = Cursor { epoch: Epoch(epoch.0 + 1), seq };
+        assert_eq!(scene.store().recent(elsewhere, PLENTY), None);
+    }
+}
+
 pub async fn deletes_need_no_body(scene: Scene) {
     scene.carry("a").await;
     let event = article("x", 1, "a");

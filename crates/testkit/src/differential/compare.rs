@@ -193,7 +193,20 @@ impl Pair<'_> {
             let epoch = store.bounds().await?.epoch;
             store.feed(Cursor { epoch, seq: after }, rows_max).await
         };
-        self.same("reads of the feed", &read(self.reference).await, &read(self.candidate).await)
+        let (expected, found) = (read(self.reference).await, read(self.candidate).await);
+        self.same("reads of the feed", &expected, &found)?;
+        let Ok(epoch) = self.candidate.bounds().await.map(|bounds| bounds.epoch) else {
+            return Ok(());
+        };
+        // What a store remembers is a beginning of what it would read.
+        let recent = self.candidate.recent(Cursor { epoch, seq: after }, rows_max);
+        match (expected, recent) {
+            (Ok(all), Some(some)) => {
+                let part = all.get(..some.len()).unwrap_or(&all);
+                self.same("remembered rows of the feed", &part, &some.as_slice())
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn answer(&self, query: Query, dice: &mut Dice) -> Result<(), Mismatch> {

@@ -10,7 +10,8 @@ use kukuri_core::{
 use kukuri_event::{EventId, TagLetter, UnixSeconds, Values};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::{
-    Entry, FeedError, Forgettable, Hits, Model, Place, Query, QueryError, Scope, Store, StoreError,
+    Entry, FeedError, Forgettable, Hits, Model, Place, Query, QueryError, Recent, Scope, Store,
+    StoreError,
 };
 
 /// What the store does wrong.
@@ -20,6 +21,8 @@ pub enum Sabotage {
     DropsRow,
     /// The feed lacks a row when it is read.
     ReadsPastRow,
+    /// What was written last is remembered with a row too few.
+    RemembersPastRow,
     /// A command in the middle of a batch is not done.
     SkipsCommand,
     /// Events of one second come in the wrong order.
@@ -58,6 +61,7 @@ impl Sabotage {
     pub const ALL: &[Self] = &[
         Self::DropsRow,
         Self::ReadsPastRow,
+        Self::RemembersPastRow,
         Self::SkipsCommand,
         Self::SwapsTie,
         Self::ForgetsTags,
@@ -80,12 +84,13 @@ impl Sabotage {
 /// The model, with a fault.
 pub struct Sabotaged {
     model: Model,
+    recent: Recent,
     sabotage: Sabotage,
 }
 
 impl Sabotaged {
     pub fn new(sabotage: Sabotage) -> Self {
-        Self { model: Model::default(), sabotage }
+        Self { model: Model::default(), recent: Recent::new(Model::EPOCH), sabotage }
     }
 
     fn does(&self, sabotage: Sabotage) -> bool {
@@ -131,6 +136,11 @@ impl Double for Sabotaged {
         let mut decision = self.model.apply(batch).await?;
         if self.does(Sabotage::DropsRow) && decision.rows.len() > 1 {
             decision.rows.pop();
+        }
+        if self.does(Sabotage::RemembersPastRow) && decision.rows.len() > 2 {
+            let mut short = decision.clone();
+            short.rows.remove(1);
+            self.recent.add(&short);
         }
         Ok(decision)
     }
@@ -187,6 +197,10 @@ impl Double for Sabotaged {
             rows.remove(1);
         }
         Ok(rows)
+    }
+
+    fn recent(&self, after: Cursor, rows_max: usize) -> Option<Vec<FeedRow>> {
+        self.recent.after(after, rows_max)
     }
 
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError> {
