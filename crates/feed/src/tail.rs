@@ -70,7 +70,7 @@ impl Tail {
 }
 
 /// The last seq, if each row is the one after the row before it.
-fn check_gapless(after: Seq, rows: &[FeedRow]) -> Result<Seq, FeedError> {
+pub(crate) fn check_gapless(after: Seq, rows: &[FeedRow]) -> Result<Seq, FeedError> {
     rows.iter().try_fold(after, |last, row| {
         if row.seq == last.next() { Ok(row.seq) } else { Err(FeedError::Hole { after: last }) }
     })

@@ -13,12 +13,13 @@ use kukuri_core::Storage;
 use kukuri_fanout::Fanout;
 use kukuri_lane::{Health, Lane};
 use kukuri_relay::Relay;
-use kukuri_store::{Store, node_state};
+use kukuri_store::{Clock, Store, node_state};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::consumers::{Opened, write_metrics};
 use crate::upkeep::Upkept;
 
 /// How long a store that is asked whether it is there may take.
@@ -31,6 +32,8 @@ pub struct Node {
     pub fanout: Arc<Fanout>,
     pub relay: Arc<Relay>,
     pub upkept: watch::Receiver<Upkept>,
+    pub consumers: Opened,
+    pub clock: Clock,
 }
 
 pub async fn serve(node: Node, listener: TcpListener) -> std::io::Result<()> {
@@ -122,6 +125,7 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
     out.counter("fanout_overflows", "How often a mailbox was full.", fanout.overflows);
     out.gauge("feed_head", "The last feed row.", *node.store.heads().borrow());
     upkeep(&mut out, &node).await;
+    write_metrics(&mut out.0, &node.consumers, (node.clock)()).await;
     out.gauge("lane_running", "Whether commits are possible.", u8::from(self::lane(&node).is_ok()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], out.0).into_response()
 }

@@ -1,3 +1,4 @@
+mod consumer;
 mod policy;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use toml::Value;
 
 use crate::config::{Config, Layers};
 use crate::exit;
+pub use consumer::{ConsumerCommand, ParkedCommand, RebuildArgs};
 pub use policy::{Before, PolicyArgs, PurgeArgs, Wish};
 
 /// A community node: takes in Nostr events of the topics it carries, keeps them under stated rules,
@@ -152,6 +154,9 @@ pub enum Command {
     /// Let go of old events now, by the policies in force or by a time. Can be interrupted and run again.
     #[command(after_help = exit::HELP)]
     Purge(PurgeArgs),
+    /// Consumers of the feed, such as search: how they are doing, and what can be done about it.
+    #[command(subcommand)]
+    Consumer(ConsumerCommand),
     /// What the node holds, topic by topic, what it allows, and where the feed begins and ends.
     Status {
         /// One JSON object.

@@ -9,6 +9,7 @@ mod backup;
 pub mod cli;
 mod clock;
 pub mod config;
+pub mod consumers;
 pub mod doctor;
 mod exit;
 mod export;
@@ -20,6 +21,7 @@ mod output;
 mod progress;
 mod purge;
 mod run;
+mod search;
 mod signal;
 mod status;
 mod topic;
@@ -82,6 +84,7 @@ async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Ex
         Some(Command::Backup { dir }) => backup::back_up(&common, &dir).await,
         Some(Command::Restore { dir }) => backup::restore(&common, &dir).await,
         Some(Command::Purge(args)) => purge::run(&common, &config, args).await,
+        Some(Command::Consumer(command)) => consumers::run(&common, command).await,
         Some(Command::Status { json }) => status::run(&common, json).await,
         Some(Command::Config { example }) => show(&config, example),
     }

@@ -145,6 +145,18 @@ pub async fn restore(
     Ok(Restored { place, left_out })
 }
 
+/// Where consumers of the feed keep what they make of it: beside the events.
+pub fn consumer_place(common: &Common) -> kukuri_feed::Place {
+    use kukuri_feed::{Place, Sync};
+    match &common.database {
+        Some(url) => Place::Database { url: url.clone() },
+        None => Place::Directory {
+            directory: common.data.clone(),
+            sync: if is_durable() { Sync::Full } else { Sync::OffForTests },
+        },
+    }
+}
+
 /// Whether what is acknowledged has to survive a loss of power.
 fn is_durable() -> bool {
     std::env::var_os(UNSAFE_FOR_TESTS).is_none()

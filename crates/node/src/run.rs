@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kukuri_fanout::{Fanout, FanoutConfig};
+use kukuri_feed::RunnerConfig;
 use kukuri_lane::{Health, Lane};
 use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,13 +16,15 @@ use tokio::time::timeout;
 
 use crate::cli::Common;
 use crate::config::{Config, Layers};
+use crate::consumers::{Consumers, Ground, registered};
 use crate::exit::Exit;
-use crate::open::{Opened, open};
+use crate::open::{Opened, consumer_place, open};
+use crate::search::NodeSearch;
 use crate::signal::{Interrupts, Reloads};
 use crate::upkeep::Keeper;
 use crate::{admin, log};
 
-/// How long connections may take to end, then what is queued, then the files: ten seconds in all.
+/// How long connections may take to end, then leases, then what is queued, then the files: ten seconds in all.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -47,7 +50,14 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         Fanout::start(Arc::clone(&store), Arc::clone(&opened.clock), FanoutConfig::STANDARD);
     let fanout = Arc::new(fanout.await.context("cannot read the feed")?);
     let relay = relay(&opened, &lane, &fanout, &config, relay_address).await?;
-    let keeper = keeper(&opened, &lane, &config);
+    let ground = Ground {
+        store: Arc::clone(&store),
+        place: consumer_place(common),
+        config: RunnerConfig::standard(),
+    };
+    relay.offer_search(Arc::new(NodeSearch::new(ground.place.clone())));
+    let consumers = Consumers::start(registered(), &ground, Arc::clone(&opened.clock));
+    let keeper = keeper(&opened, &lane, &config).hearing(consumers.lag_seconds());
     let holder = keeper.holder();
     let node = admin::Node {
         store,
@@ -55,6 +65,8 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         fanout: Arc::clone(&fanout),
         relay: Arc::clone(&relay),
         upkept: keeper.upkept(),
+        consumers: consumers.opened(),
+        clock: Arc::clone(&opened.clock),
     };
     let mut keeping = tokio::spawn(keeper.run());
     let mut serving = tokio::spawn(serve(Arc::clone(&relay), relay_listener));
@@ -73,7 +85,8 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         let _ = timeout(CLOSE_WAIT_MAX, relay.close()).await;
         serving.abort();
         keeping.abort();
-        let _ = timeout(RELEASE_WAIT_MAX, Keeper::release(&lane, holder)).await;
+        let releases = async { tokio::join!(Keeper::release(&lane, holder), consumers.stop()) };
+        let _ = timeout(RELEASE_WAIT_MAX, releases).await;
         lane.drain(DRAIN_WAIT_MAX).await
     };
     tokio::select! {

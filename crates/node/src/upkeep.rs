@@ -14,7 +14,7 @@ use kukuri_core::ladder::{
 };
 use kukuri_core::{
     Act, Allowance, Capacity, Fence, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull,
-    Outcome, Retention, Stats, Storage, Task, UnixMillis, Usage, plan,
+    Outcome, Removed, Retention, Stats, Storage, Task, UnixMillis, Usage, plan,
 };
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Clock, Store, StoreError, Tidied, node_state};
@@ -95,6 +95,8 @@ pub struct Keeper {
     pending: VecDeque<Look>,
     tidied_at: Option<Instant>,
     upkept: watch::Sender<Upkept>,
+    /// How many seconds the consumers of the feed are behind.
+    lag_seconds: watch::Receiver<u64>,
 }
 
 /// Why a round ended early.
@@ -138,12 +140,20 @@ impl Keeper {
             pending: VecDeque::new(),
             tidied_at: None,
             upkept: watch::Sender::new(Upkept::default()),
+            lag_seconds: watch::Sender::new(0).subscribe(),
         }
     }
 
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> Self {
         Self { budget, ..self }
+    }
+
+    /// Lets the ladder hear of consumers that are behind.
+    #[must_use]
+    pub fn hearing(mut self, lag_seconds: watch::Receiver<u64>) -> Self {
+        self.lag_seconds = lag_seconds;
+        self
     }
 
     pub fn upkept(&self) -> watch::Receiver<Upkept> {
@@ -352,8 +362,8 @@ impl Keeper {
             disk_free_bytes_min: disk_reserve_bytes.saturating_mul(2),
             lags: topics.iter().filter_map(lag).collect(),
         };
-        // Consumers of the feed that keep an offset come later; live delivery reads with the lane.
-        pressure(&limits, &Load { usage: node.usage, disk_free_bytes, lag_seconds: 0 })
+        let lag_seconds = *self.lag_seconds.borrow();
+        pressure(&limits, &Load { usage: node.usage, disk_free_bytes, lag_seconds })
     }
 
     async fn sweep(

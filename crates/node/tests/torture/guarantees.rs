@@ -202,6 +202,9 @@ fn every_promise_has_its_tests() {
     let sources = [
         include_str!("guarantees.rs"),
         include_str!("power.rs"),
+        include_str!("../../../feed/tests/consumers/crash.rs"),
+        include_str!("../../../feed/tests/consumers/fence.rs"),
+        include_str!("../../../feed/tests/consumers/rebuild.rs"),
         include_str!("../../../relay/tests/relay/handoff.rs"),
     ];
     let sources = sources.concat();

@@ -1,0 +1,109 @@
+//! What is away comes back: nothing is parked, and nothing is done twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use kukuri_core::{Cursor, Facts, FeedRow, ReadSet};
+use kukuri_feed::FeedError;
+use kukuri_store::conformance::double::Double;
+use kukuri_store::{Model, Store, StoreError};
+use kukuri_testkit::postgres::{Cluster, Durability};
+
+use crate::notes::Notes;
+use crate::rig::{Ground, Running, check_notes, check_offset, config, model, posts, runner};
+
+/// A store that is away now and then.
+struct Flaky {
+    model: Arc<Model>,
+    away: AtomicBool,
+}
+
+#[async_trait]
+impl Double for Flaky {
+    fn behind(&self) -> &dyn Store {
+        &*self.model
+    }
+
+    async fn feed(&self, after: Cursor, rows_max: usize) -> Result<Vec<FeedRow>, FeedError> {
+        self.check()?;
+        self.model.feed(after, rows_max).await
+    }
+
+    async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
+        self.check()?;
+        self.model.facts(needs).await
+    }
+}
+
+impl Flaky {
+    fn check(&self) -> Result<(), StoreError> {
+        match self.away.load(Ordering::Relaxed) {
+            true => Err(StoreError::Unavailable("as the test wants it".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_event_store_that_is_away_parks_nothing() {
+    for ground in Ground::both() {
+        let ground = ground();
+        let flaky = Arc::new(Flaky { model: model().await, away: AtomicBool::new(false) });
+        let store: Arc<dyn Store> = flaky.clone();
+        let running = Running::start(runner(&store, &ground, &Notes::default(), config()).await);
+        running.caught_up().await;
+        flaky.away.store(true, Ordering::Relaxed);
+        posts(&*store, 0..50).await;
+        let behind = |report: &kukuri_feed::Report| report.active().unwrap().lag_rows == 50;
+        running.until("the consumer to be behind", behind).await;
+        flaky.away.store(false, Ordering::Relaxed);
+        let report = running.caught_up().await;
+        assert_eq!(report.active().unwrap().state.parked, 0);
+        running.stop().await;
+        let home = ground.home().await;
+        check_offset(&*store, &home).await.unwrap();
+        check_notes(&*store, &home).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_crashes_parks_nothing() {
+    let mut cluster = Cluster::start(Durability::Durable).unwrap();
+    let url = cluster.create_database();
+    let ground = Ground::at(url);
+    let store: Arc<dyn Store> = model().await;
+    let running = Running::start(runner(&store, &ground, &Notes::default(), config()).await);
+    running.caught_up().await;
+    for nth in 0..4 {
+        posts(&*store, nth * 100..nth * 100 + 50).await;
+        cluster.stop_immediate().unwrap();
+        posts(&*store, nth * 100 + 50..nth * 100 + 60).await;
+        cluster.start_again().unwrap();
+    }
+    let report = running.caught_up().await;
+    assert_eq!(report.active().unwrap().state.parked, 0);
+    running.stop().await;
+    let home = ground.home().await;
+    check_offset(&*store, &home).await.unwrap();
+    check_notes(&*store, &home).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_file_that_another_process_writes_to_parks_nothing() {
+    let (ground, store): (_, Arc<dyn Store>) = (Ground::sqlite(), model().await);
+    let running = Running::start(runner(&store, &ground, &Notes::default(), config()).await);
+    running.caught_up().await;
+    let other = ground.home().await;
+    let writing = other.write().await.unwrap();
+    posts(&*store, 0..50).await;
+    // Longer than a writer waits for another.
+    let failed = |report: &kukuri_feed::Report| report.failures > 0;
+    running.until("a write to fail", failed).await;
+    writing.roll_back().await.unwrap();
+    let report = running.caught_up().await;
+    assert_eq!(report.active().unwrap().state.parked, 0);
+    running.stop().await;
+    check_offset(&*store, &other).await.unwrap();
+    check_notes(&*store, &other).await.unwrap();
+}

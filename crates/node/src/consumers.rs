@@ -1,0 +1,149 @@
+//! The consumers of the feed: the one place that knows which there are, and their life in a running node.
+
+mod command;
+mod metrics;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kukuri_feed::{
+    AnyRunner, Consumer, ConsumerName, Home, Place, Runner, RunnerConfig, RunnerError, Wish,
+};
+use kukuri_index::Index;
+use kukuri_store::{Clock, Store};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use command::run;
+pub use metrics::write as write_metrics;
+
+/// The pause before a consumer is opened again that could not be.
+const OPEN_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often the lag of consumers is looked at.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What a node gives its consumers.
+#[derive(Clone)]
+pub struct Ground {
+    pub store: Arc<dyn Store>,
+    pub place: Place,
+    pub config: RunnerConfig,
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn AnyRunner>, RunnerError>> + Send>>;
+
+/// A consumer that a node has.
+pub struct Registration {
+    pub name: ConsumerName,
+    open: Box<dyn Fn(Ground) -> Opening + Send + Sync>,
+}
+
+impl Registration {
+    /// A consumer by its name and how it is made.
+    pub fn of<C: Consumer>(
+        name: ConsumerName,
+        make: impl Fn() -> C + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let open = move |ground: Ground| -> Opening {
+            let consumer = make();
+            Box::pin(async move {
+                let home = Home::open(&ground.place, name).await?;
+                let runner = Runner::open(consumer, ground.store, home, ground.config).await?;
+                Ok(Arc::new(runner) as Arc<dyn AnyRunner>)
+            })
+        };
+        Self { name, open: Box::new(open) }
+    }
+
+    pub async fn open(&self, ground: &Ground) -> Result<Arc<dyn AnyRunner>, RunnerError> {
+        (self.open)(ground.clone()).await
+    }
+}
+
+/// All consumers of this program. A read model is added here and nowhere else.
+pub fn registered() -> Vec<Registration> {
+    vec![Registration::of(Index::NAME, Index::default)]
+}
+
+/// The consumers that could be opened.
+pub type Opened = Arc<Mutex<Vec<Arc<dyn AnyRunner>>>>;
+
+/// The consumers of a running node. Whatever becomes of one of them, the node and the others go on.
+pub struct Consumers {
+    opened: Opened,
+    lag_seconds: watch::Receiver<u64>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Consumers {
+    pub fn start(registrations: Vec<Registration>, ground: &Ground, clock: Clock) -> Self {
+        let (opened, stop) = (Opened::default(), CancellationToken::new());
+        let (lag, lag_seconds) = watch::channel(0);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(measure(Arc::clone(&opened), clock, lag, stop.clone()));
+        for registration in registrations {
+            let life = live(registration, ground.clone(), Arc::clone(&opened), stop.clone());
+            tasks.spawn(life);
+        }
+        Self { opened, lag_seconds, stop, tasks }
+    }
+
+    /// Those that are open.
+    pub fn opened(&self) -> Opened {
+        Arc::clone(&self.opened)
+    }
+
+    /// How far the slowest of those that work is behind.
+    pub fn lag_seconds(&self) -> watch::Receiver<u64> {
+        self.lag_seconds.clone()
+    }
+
+    /// Lets them give up what they hold.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+async fn live(registration: Registration, ground: Ground, opened: Opened, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        match registration.open(&ground).await {
+            Ok(runner) => {
+                opened.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&runner));
+                return runner.run(stop).await;
+            }
+            Err(error) => {
+                tracing::error!(consumer = %registration.name, %error, "a consumer cannot be opened; trying again");
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(OPEN_PAUSE) => {}
+        }
+    }
+}
+
+/// One that was told to stand still, or has halted, is nothing that taking in less would help.
+async fn measure(opened: Opened, clock: Clock, lag: watch::Sender<u64>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let runners = opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut lag_ms = 0;
+        for runner in runners {
+            let Ok(report) = runner.report(clock()).await else { continue };
+            let works = report.active().filter(|active| {
+                report.wish == Wish::Running && active.state.held && active.state.halted.is_none()
+            });
+            lag_ms = works.map_or(0, |active| active.lag_ms).max(lag_ms);
+        }
+        lag.send_replace(lag_ms / 1000);
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(MEASURE_INTERVAL) => {}
+        }
+    }
+}
