@@ -175,3 +175,32 @@ fn chunks(act: Act, events_max: usize) -> Vec<Act> {
         act => vec![act],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kukuri_event::EventId;
+
+    use super::*;
+
+    #[test]
+    fn a_pace_is_kept_in_small_chunks_that_leave_nothing_out() {
+        let ids: Vec<EventId> = (0..=250_u8).map(|nth| EventId::from_bytes([nth; 32])).collect();
+        let reason = UnlinkReason::Retention;
+        for (pace, events_max) in [
+            (Pace::EventsPerSecond(1), 1),
+            (Pace::EventsPerSecond(5_500), 110),
+            (Pace::EventsPerSecond(u32::MAX), CHUNK_EVENTS_MAX),
+            (Pace::Unbounded, CHUNK_EVENTS_MAX),
+        ] {
+            assert_eq!(pace.chunk_events_max(), events_max, "{pace:?}");
+            let act = Act::Unlink { topic: TopicId::global(), events: ids.clone(), reason };
+            let chunks = chunks(act, events_max).into_iter().map(|chunk| match chunk {
+                Act::Unlink { events, .. } => events,
+                other => panic!("{other:?}"),
+            });
+            let chunks: Vec<Vec<EventId>> = chunks.collect();
+            assert!(chunks.iter().all(|chunk| (1..=events_max).contains(&chunk.len())));
+            assert_eq!(chunks.concat(), ids);
+        }
+    }
+}
