@@ -12,7 +12,7 @@
 //! State-based: a line says what is the case with an event in a topic now.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -117,7 +117,7 @@ impl Consumer for Journal {
 }
 
 /// Copies the lines to the file.
-async fn copy(home: &Home, file: &PathBuf) -> Result<usize, Box<dyn std::error::Error>> {
+async fn copy(home: &Home, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let mut snapshot = home.read().await?;
     let mut text = String::new();
     if let Some(active) = home.active(snapshot.desk()).await? {
@@ -127,15 +127,21 @@ async fn copy(home: &Home, file: &PathBuf) -> Result<usize, Box<dyn std::error::
         }
     }
     snapshot.end().await?;
-    let lines = text.lines().count();
     std::fs::write(file, text)?;
-    Ok(lines)
+    Ok(())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = PathBuf::from(std::env::args().nth(1).ok_or("usage: journal DIR")?);
     std::fs::create_dir_all(&directory)?;
+    let file = keep(directory).await?;
+    println!("{}", file.display());
+    Ok(())
+}
+
+/// Keeps a journal of a few posts, and says where.
+async fn keep(directory: PathBuf) -> Result<PathBuf, Box<dyn std::error::Error>> {
     // A node opens its event store here; this one is in memory and has a few posts.
     let store: Arc<dyn Store> = Arc::new(Model::default());
     post(&*store, &["hello", "world"]).await?;
@@ -163,8 +169,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     stop.cancel();
     running.await?;
     let file = directory.join("journal.txt");
-    println!("{} lines in {}", copy(runner.home(), &file).await?, file.display());
-    Ok(())
+    copy(runner.home(), &file).await?;
+    Ok(file)
 }
 
 async fn post(store: &dyn Store, texts: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
@@ -178,4 +184,18 @@ async fn post(store: &dyn Store, texts: &[&str]) -> Result<(), Box<dyn std::erro
         acts.into_iter().map(|act| Command { at: now.into(), act }).collect();
     let _outcomes = store.apply(commands.into()).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    /// The second time, the file of the first one belongs to a store that is gone.
+    #[tokio::test]
+    async fn a_journal_is_kept() {
+        let directory = tempfile::tempdir().expect("a directory is made");
+        for _ in 0..2 {
+            let file = super::keep(directory.path().to_owned()).await.expect("it is kept");
+            let text = std::fs::read_to_string(file).expect("it can be read");
+            assert_eq!(text, "+ and more\n+ hello\n+ world\n");
+        }
+    }
 }

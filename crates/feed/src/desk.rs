@@ -124,10 +124,9 @@ impl Desk {
     pub async fn script(&mut self, sql: &str) -> Result<(), DeskError> {
         let sql = raw_sql(AssertSqlSafe(sql.to_owned()));
         match self.native() {
-            Native::Sqlite(connection) => drop(within(sql.execute(connection)).await?),
-            Native::Postgres(connection) => drop(within(sql.execute(connection)).await?),
+            Native::Sqlite(connection) => within(sql.execute(connection)).await.map(|_| ()),
+            Native::Postgres(connection) => within(sql.execute(connection)).await.map(|_| ()),
         }
-        Ok(())
     }
 
     /// Runs one statement over many rows at once, which it knows as the table `given`, and says how many

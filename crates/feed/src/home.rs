@@ -14,6 +14,8 @@ use crate::{ConsumerName, Desk, DeskError, Dialect};
 
 /// How many may read at once. Who comes later waits.
 const READERS_MAX: usize = 8;
+/// How many pages are given back at a time: 4 MiB.
+const TIDY_PAGES: u32 = 1024;
 /// How long who wants to read waits for a connection.
 const READER_WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -102,6 +104,18 @@ impl Home {
         let mut desk = connect::reader(&self.shared.place, self.shared.name).await?;
         begin_reading(&mut desk).await?;
         Ok(snapshot(desk))
+    }
+
+    /// Gives back to the disk, in one bounded step, what holds nothing any more. Says whether there is more.
+    pub(crate) async fn tidy(&self) -> Result<bool, DeskError> {
+        let mut slot = Arc::clone(&self.shared.writer).lock_owned().await;
+        // A server does so by itself; a file is written to by whoever has a connection.
+        let Some(desk) = slot.as_mut().filter(|desk| desk.dialect() == Dialect::Sqlite) else {
+            return Ok(false);
+        };
+        desk.script(&format!("PRAGMA incremental_vacuum({TIDY_PAGES})")).await?;
+        let free = desk.row("SELECT freelist_count FROM pragma_freelist_count", vec![]).await?;
+        free.map_or(Ok(false), |row| Ok(row.int(0)? > 0))
     }
 
     fn rested(&self) -> Option<Desk> {

@@ -130,6 +130,7 @@ impl<C: Consumer> Runner<C> {
                 Role::Retired => {
                     if state.updated_at.until(view.now) >= self.shared.config.retired_keep {
                         self.shared.discard(state.generation).await?;
+                        while self.shared.ledger.home.tidy().await? && !stop.is_cancelled() {}
                     }
                 }
             }

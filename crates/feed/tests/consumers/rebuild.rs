@@ -9,7 +9,9 @@ use kukuri_store::Store;
 use kukuri_testkit::generate::Seed;
 
 use crate::notes::{Notes, read_notes};
-use crate::rig::{Ground, History, Running, check_notes, config, model, post, posts, runner};
+use crate::rig::{
+    Ground, History, Running, check_notes, config, model, post, posts, runner, within,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn g9_convergent_on_sqlite() {
@@ -150,4 +152,36 @@ async fn a_replay_goes_back_and_never_forward() {
         running.stop().await;
         check_notes(&*store, &home).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_file_gives_back_the_space_of_retired_generations() {
+    let (ground, store): (_, Arc<dyn Store>) = (Ground::sqlite(), model().await);
+    let running = Running::start(runner(&store, &ground, &Notes::default(), config()).await);
+    for nth in 0..50 {
+        post(&*store, &format!("{nth}").repeat(10_000)).await;
+    }
+    running.caught_up().await;
+    let home = ground.home().await;
+    let pages = async || {
+        let mut snapshot = home.read().await.unwrap();
+        let sql = "SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count";
+        let row = snapshot.desk().row(sql, vec![]).await.unwrap().unwrap();
+        let pages = (row.int(0).unwrap(), row.int(1).unwrap());
+        snapshot.end().await.unwrap();
+        pages
+    };
+    let (before, _) = pages().await;
+    running.runner.begin_rebuild().await.unwrap().unwrap();
+    running.until("the old one to go", |report| report.generations.len() == 1).await;
+    running.caught_up().await;
+    let given_back = async {
+        while pages().await.1 > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the space to be given back", given_back).await;
+    running.stop().await;
+    let (after, _) = pages().await;
+    assert!(after <= before + before / 4, "{before} pages, then {after}");
 }

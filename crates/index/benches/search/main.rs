@@ -27,8 +27,8 @@ const SHARED_BUFFERS_MB: u32 = 1024;
 
 #[tokio::main]
 async fn main() {
-    let arguments = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
-    let documents = arguments.last().unwrap_or(DOCUMENTS);
+    let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
+    let documents = arguments.next().unwrap_or(DOCUMENTS);
     let verify = verify_micros();
     println!("one signature check: {verify:.1} µs");
     for topics in TOPICS {
