@@ -25,6 +25,8 @@ mod outage;
 mod own_client;
 #[path = "cli/running.rs"]
 mod running;
+#[path = "cli/search.rs"]
+mod search;
 #[path = "cli/settings.rs"]
 mod settings;
 #[path = "cli/site.rs"]
@@ -112,6 +114,8 @@ stories! {
         what_one_node_takes_in_another_sends;
     own_client:
         our_client_goes_on_after_the_node_was_killed;
+    search:
+        what_is_published_is_found_by_its_words;
     settings:
         settings_come_in_layers
         wrong_settings_are_named
