@@ -9,6 +9,8 @@ mod backup;
 mod beside;
 #[path = "cli/clients.rs"]
 mod clients;
+#[path = "cli/consumer.rs"]
+mod consumer;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/export.rs"]
@@ -59,6 +61,8 @@ macro_rules! stories {
 }
 
 stories! {
+    consumer:
+        an_unknown_consumer_is_an_error;
     import:
         what_is_imported_can_be_exported
         hostile_lines_are_refused_by_number_and_the_rest_goes_in
