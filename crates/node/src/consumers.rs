@@ -11,6 +11,7 @@ use std::time::Duration;
 use kukuri_feed::{
     AnyRunner, Consumer, ConsumerName, Home, Place, Runner, RunnerConfig, RunnerError, Wish,
 };
+use kukuri_index::Index;
 use kukuri_store::{Clock, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -65,7 +66,7 @@ impl Registration {
 
 /// All consumers of this program. A read model is added here and nowhere else.
 pub fn registered() -> Vec<Registration> {
-    Vec::new()
+    vec![Registration::of(Index::NAME, Index::default)]
 }
 
 /// The consumers that could be opened.

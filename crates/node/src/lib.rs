@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod purge;
 mod run;
+mod search;
 mod signal;
 mod status;
 mod topic;

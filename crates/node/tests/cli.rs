@@ -125,8 +125,10 @@ stories! {
     upkeep:
         a_policy_is_shown_and_changed
         a_purge_takes_what_the_policy_no_longer_keeps
+        a_dry_run_tells_what_the_purge_does
         a_purge_by_time_takes_everything_before_it
         status_tells_what_the_node_holds
+        every_door_looks_at_the_disk
         a_running_node_keeps_house;
     node:
         running_says_where_everything_is_and_ends_when_asked

@@ -309,8 +309,13 @@ impl Connection {
         self.outbox.open(key, &ask.sub, resumes);
         let subscription = Subscription { key, filters: ask.filters.into() };
         let request = self.request(subscription.clone());
-        let resume = ask.resume;
-        let task = self.spawn(key, async move { request.run(resume).await });
+        let (resume, search) = (ask.resume, ask.search);
+        let task = self.spawn(key, async move {
+            match search {
+                Some(text) => request.search(text).await,
+                None => request.run(resume).await,
+            }
+        });
         self.subs.insert(ask.sub.into(), Running { subscription, task });
     }
 

@@ -1,5 +1,6 @@
 //! The WebSocket door of the node: NIP-01 and its companions over the write lane and the fan-out.
-//! Knows no SQL and no accounts: who may do what it asks of a [`Gate`].
+//! Knows no SQL, no accounts and no words: who may do what it asks of a [`Gate`], and what is found by
+//! words of a [`Search`].
 //!
 //! ```text
 //! socket ─reader→ Session::handle ─→ Output ─┬→ lane, whose answer is an OK
@@ -24,6 +25,7 @@ mod rate;
 mod relay;
 mod reply;
 mod request;
+mod search;
 mod server;
 mod session;
 mod topics;
@@ -38,5 +40,6 @@ pub use nip11::About;
 pub use policy::{Auth, AuthPolicy, AuthRule, Deadline};
 pub use rate::{Allowance, Meter};
 pub use relay::{Relay, RelayConfig, RelayStats};
+pub use search::{Search, SearchQuestion, SearchRefusal};
 pub use server::serve;
 pub use session::{Ask, Charge, Output, Resume, Session, Surroundings};

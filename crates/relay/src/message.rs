@@ -26,6 +26,8 @@ pub struct Question {
     pub sub: SubId,
     pub filters: Vec<Filter>,
     pub after: Option<String>,
+    /// The words of NIP-50.
+    pub search: Option<String>,
 }
 
 /// What to answer to a message that cannot be read.
@@ -83,23 +85,30 @@ fn question(sub: &str, filters: &[&RawValue], filters_max: usize) -> Result<Ques
         return Err(format!("invalid: too many filters, at most {filters_max}"));
     }
     let mut afters = BTreeSet::new();
+    let mut search = None;
     let mut read = Vec::with_capacity(filters.len());
     for text in filters {
         let mut after = None;
         let filter = Filter::parse_with(text.get(), |key, value| {
-            if key != "after" {
-                return false;
-            }
-            after = string(value);
-            after.is_some()
+            let field = match key {
+                "after" => &mut after,
+                "search" => &mut search,
+                _ => return false,
+            };
+            *field = string(value);
+            field.is_some()
         });
         read.push(filter.map_err(|error| format!("invalid: bad filter: {error}"))?);
         afters.insert(after);
     }
+    if search.is_some() && read.len() > 1 {
+        return Err("invalid: a search has one filter".into());
+    }
     match afters.len() {
         0 => Err("invalid: no filter".into()),
         1 => {
-            Ok(Question { sub: sub.to_owned(), filters: read, after: afters.pop_first().flatten() })
+            let after = afters.pop_first().flatten();
+            Ok(Question { sub: sub.to_owned(), filters: read, after, search })
         }
         _ => Err("invalid: all filters need the same after".into()),
     }

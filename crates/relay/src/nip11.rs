@@ -17,16 +17,21 @@ pub struct About {
 }
 
 const NIPS: [u32; 7] = [1, 9, 11, 40, 42, 45, 70];
+/// Where there is a search.
+const SEARCH_NIP: u32 = 50;
 
 /// The document, from the limits that are enforced.
 pub(crate) fn document(relay: &Relay) -> Value {
     let (about, limits) = (&relay.config.about, &relay.config.limits);
+    let search = relay.search.get().map(|_| SEARCH_NIP);
+    let mut nips: Vec<u32> = NIPS.into_iter().chain(search).collect();
+    nips.sort_unstable();
     let mut document = json!({
         "name": about.name,
         "description": about.description,
         "software": "kukuri-node",
         "version": about.software_version,
-        "supported_nips": NIPS,
+        "supported_nips": nips,
         "limitation": {
             "max_message_length": limits.message_bytes_max,
             "max_event_length": limits.events.event_bytes_max,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kukuri_core::admission::{Rate, Topicless};
 use kukuri_core::{Outcome, UnixMillis};
@@ -22,6 +22,7 @@ use crate::limits::RelayLimits;
 use crate::nip11::About;
 use crate::policy::{AuthPolicy, AuthRule};
 use crate::rate::Meter;
+use crate::search::Search;
 use crate::session::{Charge, Surroundings};
 use crate::topics::{self, Carried};
 
@@ -69,6 +70,7 @@ pub struct Relay {
     pub(crate) lane: Arc<Lane>,
     pub(crate) fanout: Arc<Fanout>,
     pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) search: OnceLock<Arc<dyn Search>>,
     pub(crate) config: RelayConfig,
     pub(crate) clock: Clock,
     pub(crate) carried: watch::Receiver<Carried>,
@@ -116,6 +118,7 @@ impl Relay {
             lane,
             fanout,
             gate,
+            search: OnceLock::new(),
             config,
             clock,
             carried,
@@ -127,6 +130,12 @@ impl Relay {
             followers,
             stopped,
         }))
+    }
+
+    /// From now on words can be searched for. Without it, such questions are refused.
+    pub fn offer_search(&self, search: Arc<dyn Search>) {
+        // Whoever comes second changes nothing: there is one index.
+        let _ = self.search.set(search);
     }
 
     pub fn stats(&self) -> RelayStats {

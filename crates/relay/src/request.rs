@@ -1,11 +1,11 @@
 //! One subscription from its question on: what is stored, the end of it, and what comes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Cursor, CursorError, Seq};
-use kukuri_event::Filter;
+use kukuri_core::{Cursor, CursorError, Seq, TopicId};
+use kukuri_event::{EventId, Filter, Values};
 use kukuri_fanout::{Attached, Full, Mailbox, Subscription};
 use kukuri_store::{FeedError, Query, QueryError};
 use tokio::sync::Semaphore;
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::outbox::Outbox;
 use crate::relay::{Relay, add_one};
+use crate::search::{SearchQuestion, SearchRefusal};
 use crate::session::Resume;
 
 /// How many bodies are read at a time: enough to fill a write, few enough to wait for the socket
@@ -30,8 +31,12 @@ pub(crate) struct Request {
 }
 
 /// Why a subscription ends by itself. The text is what its client is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Ended {
+    #[error("invalid: there is no search here")]
+    NoSearch,
+    #[error(transparent)]
+    Search(#[from] SearchRefusal),
     #[error("error: too slow")]
     TooSlow,
     #[error("error: too broad, narrow the filters")]
@@ -94,6 +99,52 @@ impl Request {
             bodies = read.map_err(|error| broken(&error.into()))?.into_iter().flatten().collect();
         }
         Ok(Cursor { epoch, seq: found.head })
+    }
+
+    /// Sends what is found by words, the best first, and the end of it. Nothing comes live: what is found
+    /// is ranked, and what is new has no place yet.
+    pub async fn search(self, text: String) -> Result<(), Ended> {
+        let search = self.relay.search.get().ok_or(Ended::NoSearch)?;
+        let _permit = self.reads.acquire().await;
+        self.outbox.room().await;
+        let Some(filter) = self.subscription.filters.first() else { return Ok(()) };
+        let topics = filter.topics().into_iter().flat_map(Values::iter);
+        let question = SearchQuestion {
+            text,
+            topics: topics.filter_map(|topic| TopicId::parse(topic).ok()).collect(),
+            since: filter.since,
+            until: filter.until,
+            now: self.relay.now().seconds(),
+        };
+        let found = search.search(question).await?;
+        let limit_max = self.relay.config.limits.limit_max;
+        let mut left = filter.limit.unwrap_or(limit_max).min(limit_max);
+        for page in found.chunks(PAGE_EVENTS) {
+            if left == 0 {
+                break;
+            }
+            let mut bodies = self.ranked(filter, page).await?;
+            bodies.truncate(left);
+            left -= bodies.len();
+            self.send(bodies, None).await;
+            self.outbox.room().await;
+        }
+        let bounds = self.relay.store.bounds().await.map_err(|error| broken(&error.into()))?;
+        self.send(Vec::new(), Some(bounds.head)).await;
+        Ok(())
+    }
+
+    /// Those of some events that match a filter now, in the order given.
+    async fn ranked(&self, filter: &Filter, ids: &[EventId]) -> Result<Vec<String>, Ended> {
+        let wanted = |id: &EventId| filter.ids.as_ref().is_none_or(|ids| ids.contains(id));
+        let ids: Vec<EventId> = ids.iter().copied().filter(wanted).collect();
+        let among =
+            Filter { ids: Some(ids.iter().copied().collect()), limit: None, ..filter.clone() };
+        let query = query(&self.relay, vec![among], PAGE_EVENTS);
+        let found = self.relay.store.query(query).await.map_err(|error| refusal(&error))?;
+        let hits = found.hits.iter().map(|hit| hit.id);
+        let mut bodies: BTreeMap<EventId, String> = hits.zip(found.bodies).collect();
+        Ok(ids.iter().filter_map(|id| bodies.remove(id)).collect())
     }
 
     /// Queues events as the socket drains, and the end of them if these are the last.

@@ -37,6 +37,8 @@ pub struct Ask {
     pub sub: SubId,
     pub filters: Vec<Filter>,
     pub resume: Option<Resume>,
+    /// What is stored is found by these words, and nothing comes after it.
+    pub search: Option<String>,
 }
 
 /// Where a client that was here before goes on.
@@ -254,6 +256,10 @@ impl Session {
             let why = "invalid: COUNT takes no after";
             return vec![Output::Send(reply::closed(&question.sub, why))];
         }
+        if question.search.is_some() {
+            let why = "invalid: COUNT takes no search";
+            return vec![Output::Send(reply::closed(&question.sub, why))];
+        }
         match self.ask(question, None, around) {
             Ok((ask, _)) => vec![Output::Count(ask)],
             Err(refused) => refused,
@@ -271,7 +277,7 @@ impl Session {
         places: Option<usize>,
         around: &Surroundings<'_>,
     ) -> Result<(Ask, Values<TopicId>), Vec<Output>> {
-        let Question { sub, mut filters, after } = question;
+        let Question { sub, mut filters, after, search } = question;
         let shape = check_shape(&sub, &filters, places, around);
         // Where topics need not be named, the global one is meant.
         if around.topicless == Topicless::Global {
@@ -282,9 +288,13 @@ impl Session {
                 }
             });
         }
+        let shape = shape.and_then(|()| match (&search, &after) {
+            (Some(_), Some(_)) => Err("invalid: a search takes no after".to_owned()),
+            _ => Ok(()),
+        });
         let checked = shape.and_then(|()| self.check(&filters, after.as_deref(), around));
         match checked {
-            Ok((topics, resume)) => Ok((Ask { sub, filters, resume }, topics)),
+            Ok((topics, resume)) => Ok((Ask { sub, filters, resume, search }, topics)),
             Err(why) => {
                 let challenge =
                     why.starts_with("auth-required:").then(|| self.challenge()).flatten();

@@ -1,0 +1,48 @@
+//! Times, and what they are measured in.
+
+use std::time::Duration;
+
+use kukuri_event::{Event, UnixSeconds};
+use kukuri_store::conformance::signing::{Author, Draft};
+use kukuri_testkit::postgres::Cluster;
+
+const CHECKS: usize = 2000;
+
+/// How long one signature check takes here and now.
+pub fn verify_micros() -> f64 {
+    let draft = Draft::new(1, UnixSeconds(1_700_000_000)).content("a note");
+    let text = Author::numbered(1).sign(&draft);
+    let event = Event::parse(&text).expect("an event").identify().expect("its id holds");
+    let begin = cpu(None);
+    for _ in 0..CHECKS {
+        event.clone().verify().expect("its signature holds");
+    }
+    (cpu(None) - begin).as_secs_f64() * 1e6 / CHECKS as f64
+}
+
+/// Processor time of this process and the server.
+pub fn cpu(cluster: Option<&Cluster>) -> Duration {
+    let times = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let own = Duration::new(times.tv_sec as u64, times.tv_nsec as u32);
+    own + cluster.map_or(Duration::ZERO, Cluster::cpu_time)
+}
+
+#[derive(Default)]
+pub struct Times(Vec<Duration>);
+
+impl Times {
+    pub fn add(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    pub fn line(&self, verify: f64) -> String {
+        let mut times = self.0.clone();
+        times.sort_unstable();
+        let at = |percent: usize| {
+            let place = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+            let micros = times.get(place).map_or(0.0, |time| time.as_secs_f64() * 1e6);
+            format!("p{percent} {micros:.0} µs = {:.0} × verify", micros / verify)
+        };
+        format!("{}, {} (of {})", at(50), at(99), times.len())
+    }
+}
