@@ -7,6 +7,8 @@
 mod ears;
 mod load;
 mod meter;
+mod purge;
+mod relays;
 mod report;
 mod scenario;
 mod socket;
@@ -83,6 +85,8 @@ enum Scenario {
     },
     /// Everything, on this node with both stores and on nostr-rs-relay if it is installed.
     Suite(suite::SuiteArgs),
+    /// How much of its rate publishing keeps while this node lets go of aged events, with both stores.
+    Purge(purge::PurgeArgs),
 }
 
 /// The relay under load.
@@ -129,6 +133,7 @@ async fn main() -> anyhow::Result<()> {
             scenario::memory(&relay.target(), connections).await?
         }
         Scenario::Suite(args) => return suite::run(args).await,
+        Scenario::Purge(args) => return purge::run(args).await,
     };
     report.print()
 }

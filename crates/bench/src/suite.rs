@@ -1,7 +1,5 @@
 //! Everything in one run, so that figures can be compared: this node on both stores, and another relay.
 
-mod relays;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,10 +8,10 @@ use tokio::time::sleep;
 
 use crate::load::Load;
 use crate::meter::{sync_micros, verify_micros};
+use crate::relays::{Postgres, Running, node, nostr_rs_relay};
 use crate::report::Report;
 use crate::scenario::{Crowd, fanout, idle, ingest, memory, query};
 use crate::target::Target;
-use relays::{Postgres, Running, node, nostr_rs_relay};
 
 #[derive(Args, Debug)]
 pub struct SuiteArgs {

@@ -63,6 +63,7 @@ pub struct Door<'a> {
 pub struct Screened {
     event: Identified,
     topics: Vec<TopicId>,
+    age: Age,
 }
 
 /// All checks up to the id. `rate` is what the door's limiter said of the sender.
@@ -84,7 +85,7 @@ pub fn screen(text: &str, rate: Rate, door: &Door<'_>) -> Result<Screened, Rejec
         return Err(Rejection::RateLimited);
     }
     let event = event.identify().map_err(|_| Rejection::IdMismatch)?;
-    Ok(Screened { event, topics })
+    Ok(Screened { event, topics, age: door.age })
 }
 
 fn check_counts(event: &Event, limits: &Limits) -> Result<(), Rejection> {
@@ -166,7 +167,7 @@ impl Screened {
     /// checked when it came.
     pub fn verify_unless(self, seen: Option<Arc<Body>>) -> Result<Checked, Rejection> {
         let event = self.event.verify_unless(seen).map_err(|_| Rejection::BadSignature)?;
-        Ok(Checked { event, topics: self.topics })
+        Ok(Checked { event, topics: self.topics, age: self.age })
     }
 }
 
@@ -175,6 +176,7 @@ impl Screened {
 pub struct Checked {
     event: Verified,
     topics: Vec<TopicId>,
+    age: Age,
 }
 
 impl Checked {
@@ -195,7 +197,8 @@ impl Checked {
             Verdict::Restricted => return Err(Rejection::Restricted),
             Verdict::Blocked => return Err(Rejection::Blocked),
         }
-        let admitted = Inner { body: self.event.into_body(), topics: self.topics, source, via };
+        let Self { event, topics, age } = self;
+        let admitted = Inner { body: event.into_body(), topics, age, source, via };
         Ok(Admitted(Arc::new(admitted)))
     }
 }
@@ -208,6 +211,7 @@ pub struct Admitted(Arc<Inner>);
 struct Inner {
     body: Arc<Body>,
     topics: Vec<TopicId>,
+    age: Age,
     source: Source,
     via: Option<TopicId>,
 }
@@ -224,6 +228,11 @@ impl Admitted {
     /// All canonical topics of the event, sorted, handled or not.
     pub fn topics(&self) -> &[TopicId] {
         &self.0.topics
+    }
+
+    /// Whether the lane, too, refuses what is so old that it may have been forgotten.
+    pub fn age(&self) -> Age {
+        self.0.age
     }
 
     pub fn source(&self) -> Source {

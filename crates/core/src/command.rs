@@ -1,8 +1,9 @@
 use kukuri_event::EventId;
 
+use crate::ladder::Move;
 use crate::{
-    Admitted, Allowance, Fence, Holder, IngestPolicy, Reason, Seq, Task, TombstoneKey, TopicId,
-    UnixMillis, Usage,
+    Admitted, Allowance, Fence, Holder, IngestPolicy, Reason, Seq, Storage, Task, TombstoneKey,
+    TopicId, UnixMillis, Usage,
 };
 
 /// Something that changes state, and when. Everything that does goes through the lane as one.
@@ -46,6 +47,10 @@ pub enum Act {
     Trim(Seq),
     /// Absolute values for what the node takes in and keeps.
     Allow(Allowance),
+    /// Takes a step of the ladder, and keeps the move to tell of it.
+    Climb(Move),
+    /// Whether the disk has room, by who has looked at it.
+    SetStorage(Storage),
     /// Takes or keeps a task for so long, unless another instance has it.
     Hold { task: Task, holder: Holder, lease_ms: u32 },
     /// Gives a task back before its time.

@@ -50,6 +50,19 @@ fn decide_one(step: &mut Step, at: UnixMillis, act: &Act) -> Outcome {
             step.set_node(node);
             Outcome::Done
         }
+        Act::Climb(moved) => {
+            let mut node = step.node().clone();
+            node.allowance.step = moved.to;
+            node.past.last_move = Some(moved.clone());
+            step.set_node(node);
+            Outcome::Done
+        }
+        Act::SetStorage(storage) => {
+            let mut node = step.node().clone();
+            node.allowance.storage = *storage;
+            step.set_node(node);
+            Outcome::Done
+        }
         Act::Hold { task, holder, lease_ms } => lease::hold(step, at, *task, *holder, *lease_ms),
         Act::Release { task, holder } => lease::release(step, *task, *holder),
         Act::Fenced { task, fence, act } => match lease::holds(step, *task, *fence) {

@@ -75,9 +75,7 @@ pub enum Outcome {
     Refused(Rejection),
     /// A command of the node itself took effect.
     Done,
-    /// So many links were removed, of events that weigh so much; or so many events were hidden; or so many
-    /// memories are gone.
-    Removed(Usage),
+    Removed(Removed),
     /// The task is the sender's, until then.
     Held(Lease),
     /// The task is another's, and was not taken; or it was taken from the sender, and the command
@@ -85,6 +83,31 @@ pub enum Outcome {
     HeldElsewhere,
     /// The topic still holds events and was not removed.
     TopicInUse,
+}
+
+/// What an act has taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Links that were removed, events that were hidden, or memories that are gone.
+    pub events: u64,
+    /// What the events of those links weigh, each link counted.
+    pub bytes: u64,
+    /// Events that left the node: those that lost their last link.
+    pub gone: Usage,
+}
+
+impl Removed {
+    pub fn add(&mut self, more: Self) {
+        self.events += more.events;
+        self.bytes += more.bytes;
+        self.gone.events += more.gone.events;
+        self.gone.bytes += more.gone.bytes;
+    }
+
+    pub(crate) fn add_one(&mut self, bytes: u64) {
+        self.events += 1;
+        self.bytes += bytes;
+    }
 }
 
 /// Why a valid event changes nothing and is still OK true.

@@ -55,9 +55,11 @@ impl ReadSet {
             Act::Forget { events, tombstones, .. } => {
                 self.events.extend(events);
                 self.tombstones.extend(tombstones);
+                self.node = Some(NodeKey);
             }
             Act::Trim(_) => {}
-            Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => self.node = Some(NodeKey),
+            Act::Allow(_) | Act::Climb(_) | Act::SetStorage(_) => self.node = Some(NodeKey),
+            Act::Hold { .. } | Act::Release { .. } => self.node = Some(NodeKey),
             Act::Fenced { act, .. } => {
                 self.node = Some(NodeKey);
                 self.add(act);

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use kukuri_event::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
-use crate::ladder::Step;
-use crate::{Capacity, OnFull, Retention, UnixMillis, Usage};
+use crate::ladder::{Move, Step};
+use crate::{Capacity, FUTURE_SECONDS_BOUND, OnFull, Retention, UnixMillis, Usage};
 
 /// The key of the one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +19,7 @@ pub struct NodeState {
     pub usage: Usage,
     pub allowance: Allowance,
     pub leases: Leases,
+    pub past: Past,
 }
 
 impl NodeState {
@@ -26,7 +28,35 @@ impl NodeState {
         usage: Usage { events: 0, bytes: 0 },
         allowance: Allowance::STANDARD,
         leases: Leases(BTreeMap::new()),
+        past: Past { forgotten_until: None, last_move: None },
     };
+}
+
+/// What is kept of what has been: what has to be known of what is not known any more, and how the node came
+/// to allow what it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Past {
+    /// The latest of all times from which an id or a deletion was forgotten. It only ever rises, whatever
+    /// becomes of the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forgotten_until: Option<UnixMillis>,
+    /// Of the ladder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_move: Option<Move>,
+}
+
+impl Past {
+    /// Whether a regular event of that date may be one that was here, or was deleted, and was forgotten:
+    /// nothing is dated more than a day after it comes.
+    pub fn may_have_held(&self, created_at: UnixSeconds) -> bool {
+        let reach = |until: UnixMillis| until.seconds().saturating_add(FUTURE_SECONDS_BOUND);
+        self.forgotten_until.is_some_and(|until| created_at <= reach(until))
+    }
+
+    pub(crate) fn forget(&mut self, from: UnixMillis) {
+        self.forgotten_until = self.forgotten_until.max(Some(from));
+    }
 }
 
 /// What the node takes in and keeps: its settings, and what it had to give up of them.
@@ -70,6 +100,9 @@ pub enum Storage {
     Open,
     /// Less is free than the node keeps in reserve for deleting and purging.
     Full { reserve_bytes: u64 },
+    /// Less is free than the last part of the reserve: deletions are events as well, and what is left is
+    /// for purging alone.
+    Spent { reserve_bytes: u64 },
 }
 
 /// Work that one instance does for all.
@@ -108,6 +141,12 @@ pub struct Leases(BTreeMap<Task, Lease>);
 impl Leases {
     pub fn get(&self, task: Task) -> Option<Lease> {
         self.0.get(&task).copied()
+    }
+
+    /// Until when an instance does a task, if one does now.
+    pub fn held_until(&self, task: Task, now: UnixMillis) -> Option<UnixMillis> {
+        let lease = self.get(task).filter(|lease| lease.holder.is_some() && lease.until > now);
+        lease.map(|lease| lease.until)
     }
 
     pub(crate) fn set(&mut self, task: Task, lease: Lease) {

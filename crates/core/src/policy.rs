@@ -174,7 +174,17 @@ impl Cutoffs {
         }
     }
 
-    /// The time after which nothing that was taken in has aged.
+    /// The time after which nothing visible that was taken in has aged.
+    pub fn latest_visible(&self) -> Option<UnixMillis> {
+        [self.regular, self.deletion, self.current].into_iter().flatten().max()
+    }
+
+    /// The same for what is hidden.
+    pub fn latest_hidden(&self) -> Option<UnixMillis> {
+        [self.regular, self.deletion, self.history].into_iter().flatten().max()
+    }
+
+    /// The same for either.
     pub fn latest(&self) -> Option<UnixMillis> {
         [self.regular, self.deletion, self.history, self.current].into_iter().flatten().max()
     }

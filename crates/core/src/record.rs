@@ -60,6 +60,8 @@ pub struct Record {
     pub state: State,
     /// Sorted by topic, never empty. A hidden event keeps its links until it is purged.
     pub links: Vec<Link>,
+    /// Topics that did not keep it while others did, sorted. It is not linked to them again.
+    pub left: Vec<TopicId>,
 }
 
 impl Record {
@@ -77,6 +79,11 @@ impl Record {
 
     pub fn link(&self, topic: &TopicId) -> Option<&Link> {
         self.links.iter().find(|link| link.topic == *topic)
+    }
+
+    /// Whether it may be linked to a topic: it is not, and was not taken out of it.
+    pub fn may_join(&self, topic: &TopicId) -> bool {
+        self.link(topic).is_none() && self.left.binary_search(topic).is_err()
     }
 
     /// What the event counts for in its topics.
@@ -142,7 +149,8 @@ pub struct TombstoneKey {
 pub struct Tombstone {
     pub deletion_event_id: EventId,
     pub requested_at: UnixSeconds,
-    /// When the last request for it was taken in: from then on it is kept for its time.
+    /// When the last request for it was taken in, or the date of what it refused, if that is later: from then
+    /// on it is kept for its time.
     pub recorded_at: UnixMillis,
     /// When it first hid or refused its target.
     pub applied_at: Option<UnixMillis>,

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use kukuri_core::{
     Cursor, CursorError, Duplicate, Epoch, FeedBounds, Fence, Keep, Keeping, Lease, Limits,
-    MarkState, Op, Outcome, Reason, Rejection, Retention, Seq, Source, State,
-    TAG_VALUE_INDEXED_BYTES_MAX, UnixMillis, Usage,
+    MarkState, Op, Outcome, Reason, Rejection, Removed, Retention, Seq, Source, State,
+    TAG_VALUE_INDEXED_BYTES_MAX, UnixMillis,
 };
 use kukuri_event::ParseError;
 
@@ -184,7 +184,7 @@ fn an_ok_is_true_unless_the_event_was_refused() {
     assert!(rejections().into_iter().all(|rejection| !Outcome::Refused(rejection).is_ok()));
     assert!(!Outcome::TopicInUse.is_ok() && !Outcome::HeldElsewhere.is_ok());
     let lease = Lease { fence: Fence(1), holder: None, until: UnixMillis(0) };
-    let own = [Outcome::Removed(Usage::default()), Outcome::Held(lease)];
+    let own = [Outcome::Removed(Removed::default()), Outcome::Held(lease)];
     let good = [Outcome::Accepted, Outcome::Ephemeral, Outcome::Done].into_iter().chain(own);
     let good: Vec<Outcome> = good.collect();
     assert!(good.iter().chain(&duplicates()).all(Outcome::is_ok));

@@ -50,9 +50,12 @@ fn policies_are_stored_by_what_differs() {
     assert!(serde_json::from_str::<IngestPolicy>(r#"{"max_event":2}"#).is_err());
     let old = serde_json::from_str::<Allowance>("{}").ok();
     assert_eq!(old, Some(Allowance::STANDARD));
-    let full = Allowance { storage: Storage::Full { reserve_bytes: 5 }, ..Allowance::STANDARD };
-    let text = serde_json::to_string(&full).expect("plain data");
-    assert_eq!(serde_json::from_str::<Allowance>(&text).ok(), Some(full));
+    let (full, spent) = (Storage::Full { reserve_bytes: 5 }, Storage::Spent { reserve_bytes: 1 });
+    for storage in [full, spent] {
+        let short = Allowance { storage, ..Allowance::STANDARD };
+        let text = serde_json::to_string(&short).expect("plain data");
+        assert_eq!(serde_json::from_str::<Allowance>(&text).ok(), Some(short));
+    }
 }
 
 #[test]

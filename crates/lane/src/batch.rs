@@ -60,7 +60,8 @@ pub(crate) fn bytes(act: &Act) -> usize {
         Act::Sightings(sightings) => ids(sightings.len()),
         Act::Evict { events, .. } => ids(events.len()),
         Act::Forget { events, tombstones, .. } => ids(events.len() + 2 * tombstones.len()),
-        Act::Trim(_) | Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => 0,
+        Act::Trim(_) | Act::Allow(_) | Act::Climb(_) | Act::SetStorage(_) => 0,
+        Act::Hold { .. } | Act::Release { .. } => 0,
         Act::Fenced { act, .. } => bytes(act),
     }
 }
@@ -76,9 +77,10 @@ fn keys(act: &Act) -> usize {
         Act::Expire(events) => events.len(),
         Act::Sightings(sightings) => sightings.len(),
         Act::Evict { events, .. } => 1 + events.len(),
-        Act::Forget { events, tombstones, .. } => events.len() + tombstones.len(),
+        Act::Forget { events, tombstones, .. } => 1 + events.len() + tombstones.len(),
         Act::Trim(_) => 0,
-        Act::Allow(_) | Act::Hold { .. } | Act::Release { .. } => 1,
+        Act::Allow(_) | Act::Climb(_) | Act::SetStorage(_) => 1,
+        Act::Hold { .. } | Act::Release { .. } => 1,
         Act::Fenced { act, .. } => 1 + keys(act),
     }
 }

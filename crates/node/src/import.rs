@@ -57,7 +57,12 @@ pub async fn run(common: &Common, config: &Config, args: ImportArgs) -> anyhow::
         bar: bar.clone(),
         interrupts,
     };
-    let (ending, counts) = pipeline.run(chunks).await;
+    let lookout = opened.lookout(&lane, config.upkeep().disk_reserve_bytes);
+    lookout.look().await.context("cannot look after the disk")?;
+    let (ending, counts) = tokio::select! {
+        ended = pipeline.run(chunks) => ended,
+        () = lookout.run() => unreachable!("it never ends by itself"),
+    };
     bar.finish_and_clear();
     let interrupted = matches!(ending, Ending::Interrupted);
     let mut again = Interrupts::listen()?;

@@ -14,6 +14,7 @@ use kukuri_store_sqlite::{SqliteStore, Sync};
 
 use crate::cli::Common;
 use crate::clock::{clock, new_epoch};
+use crate::upkeep::{Disk, Lookout};
 
 /// Tests that are not about durability set this: commits do not wait for the disk then, and a
 /// PostgreSQL that runs with `fsync=off` is accepted.
@@ -42,6 +43,16 @@ const POSTGRES_LEAD_COMMANDS: u32 = 4 * 1024;
 impl Opened {
     pub fn lane(&self) -> Lane {
         self.lane_with(LaneConfig::STANDARD)
+    }
+
+    /// Who looks at the disk while no node runs.
+    pub fn lookout<'a>(&'a self, lane: &'a Lane, reserve_bytes: u64) -> Lookout<'a> {
+        Lookout { store: &*self.store, lane, clock: &self.clock, disk: self.disk(), reserve_bytes }
+    }
+
+    /// The disk of a store that shares one of this machine's.
+    pub fn disk(&self) -> Option<Disk> {
+        self.directory.as_deref().map(Disk::of)
     }
 
     pub fn lane_with(&self, config: LaneConfig) -> Lane {

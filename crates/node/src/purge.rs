@@ -1,9 +1,11 @@
 //! `purge`: lets go of old events now, instead of waiting for the running node's upkeep. Each chunk is a
 //! command of its own, so that it can stop between any two and go on later.
 
+mod foretell;
+
 use anyhow::{Context, bail};
-use indicatif::{HumanBytes, ProgressBar};
-use kukuri_core::{Cutoffs, Look, NodeTopic, ReadSet, Stats, TopicId, UnixMillis, Usage, plan};
+use indicatif::{HumanCount, ProgressBar};
+use kukuri_core::{Look, NodeTopic, Removed, Stats, TopicId, UnixMillis, Usage, plan};
 use kukuri_lane::Lane;
 use kukuri_store::{Store, Tidied, node_state};
 
@@ -14,10 +16,8 @@ use crate::open::{DRAIN_WAIT_MAX, Opened, open_existing};
 use crate::progress;
 use crate::signal::Interrupts;
 use crate::topic::{find, label};
-use crate::upkeep::{CHUNK_EVENTS_MAX, Pace, Sweep, Target, UpkeepSettings, cutoffs_before};
-
-/// How many events a dry run counts in one topic before it says "at least".
-const COUNTED_EVENTS_MAX: usize = 1_000_000;
+use crate::upkeep::{Pace, Sweep, Target, UpkeepSettings};
+use foretell::Foresight;
 
 pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
@@ -37,25 +37,40 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
         return Ok(Exit::Done);
     }
     let lane = opened.lane();
+    let lookout = opened.lookout(&lane, config.upkeep().disk_reserve_bytes);
+    lookout.look().await.context("cannot look after the disk")?;
     let bar = progress::spinner();
-    let mut total = Usage::default();
+    let mut total = Removed::default();
     let swept = tokio::select! {
         swept = sweep(&opened, &lane, &targets, now, &bar, &mut total) => Some(swept),
         _ = interrupts.next() => None,
     };
     bar.finish_and_clear();
+    if matches!(swept, Some(Ok(()))) {
+        // What was purged may have made room.
+        lookout.look().await.context("cannot look after the disk")?;
+    }
     lane.drain(DRAIN_WAIT_MAX).await?;
     let Some(swept) = swept else {
-        eprintln!("interrupted after {}; run the same command again to go on", told(total));
+        eprintln!("interrupted after {}; run the same command again to go on", summed(total));
         return Ok(Exit::Interrupted);
     };
     swept.context("cannot go on purging")?;
-    eprintln!("purged {}", told(total));
+    eprintln!("purged {}", summed(total));
     Ok(Exit::Done)
 }
 
+/// Events that left the node, and links to topics where they are more.
+fn summed(removed: Removed) -> String {
+    let gone = told(removed.gone);
+    match removed.events == removed.gone.events {
+        true => gone,
+        false => format!("{gone} and {} links to topics", removed.events),
+    }
+}
+
 fn told(usage: Usage) -> String {
-    format!("{} events ({})", usage.events, HumanBytes(usage.bytes))
+    format!("{} events ({} bytes)", usage.events, HumanCount(usage.bytes))
 }
 
 /// What was taken in before a time, in each of the topics.
@@ -101,19 +116,18 @@ async fn sweep(
     targets: &[Target],
     now: UnixMillis,
     bar: &ProgressBar,
-    total: &mut Usage,
+    total: &mut Removed,
 ) -> anyhow::Result<()> {
     let store = &*opened.store;
     let sweep = Sweep { store, lane, fence: None, pace: Pace::BESIDE_INGEST, until: None };
     for target in targets {
-        let mut tell = |removed: Usage| {
-            total.events += removed.events;
-            total.bytes += removed.bytes;
-            bar.set_message(format!("{} gone", told(*total)));
+        let mut tell = |removed: Removed| {
+            total.add(removed);
+            bar.set_message(format!("{} gone", summed(*total)));
         };
         sweep.run(target, now, &mut tell).await?;
     }
-    bar.set_message(format!("{} gone; giving space back", told(*total)));
+    bar.set_message(format!("{} gone; giving space back", summed(*total)));
     loop {
         match store.tidy().await? {
             Tidied::More => {}
@@ -132,43 +146,26 @@ async fn foretell(
     topics: &[(NodeTopic, Usage)],
     targets: &[Target],
 ) -> anyhow::Result<()> {
-    let mut total = Usage::default();
+    let mut foresight = Foresight::new(store, topics);
+    let (mut total, mut at_least) = (Removed::default(), "");
     for target in targets {
-        let (topic, cutoffs) = match target {
-            Target::Before { topic, before } => (topic, cutoffs_before(*before)),
-            Target::Planned(Look::Aged { topic, cutoffs }) => (topic, *cutoffs),
-            Target::Planned(Look::OldestOfTopic(topic)) => {
-                eprintln!("{topic} is over its limit: its oldest events would leave");
-                continue;
-            }
-            Target::Planned(_) => continue,
-        };
-        let (counted, whole) = count(store, topic, cutoffs).await?;
-        if counted.events > 0 {
-            let row = topics.iter().find(|(row, _)| row.topic_id == *topic);
-            let name = row.map_or_else(|| topic.to_string(), |(row, _)| label(row));
-            let at_least = if whole { "" } else { "at least " };
-            eprintln!("{at_least}{} would leave {name}", told(counted));
+        let Some(foretold) = foresight.take(target).await? else { continue };
+        let Removed { events, bytes, .. } = foretold.removed;
+        if foretold.at_least {
+            at_least = "at least ";
         }
-        total.events += counted.events;
-        total.bytes += counted.bytes;
+        if events > 0 {
+            let row = topics.iter().find(|(row, _)| row.topic_id == foretold.topic);
+            let name = row.map_or_else(|| foretold.topic.to_string(), |(row, _)| label(row));
+            let at_least = if foretold.at_least { "at least " } else { "" };
+            let why = match target {
+                Target::Planned(Look::OldestOfTopic(_)) => ", which holds more than it may",
+                _ => "",
+            };
+            eprintln!("{at_least}{} would leave {name}{why}", told(Usage { events, bytes }));
+        }
+        total.add(foretold.removed);
     }
-    eprintln!("{} would leave; nothing was changed", told(total));
+    eprintln!("would purge {at_least}{}; nothing was changed", summed(total));
     Ok(())
-}
-
-/// How much has aged in a topic, and whether that is all of it.
-async fn count(
-    store: &dyn Store,
-    topic: &TopicId,
-    cutoffs: Cutoffs,
-) -> anyhow::Result<(Usage, bool)> {
-    let aged = store.aged(topic.clone(), cutoffs, COUNTED_EVENTS_MAX).await?;
-    let mut usage = Usage::default();
-    for chunk in aged.chunks(CHUNK_EVENTS_MAX) {
-        let needs = ReadSet { events: chunk.iter().copied().collect(), ..ReadSet::default() };
-        let records = store.facts(needs).await?.records;
-        records.values().flatten().for_each(|record| usage.add(record.bytes()));
-    }
-    Ok((usage, aged.len() < COUNTED_EVENTS_MAX))
 }

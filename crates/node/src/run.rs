@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::open::{Opened, consumer_place, open};
 use crate::search::NodeSearch;
 use crate::signal::{Interrupts, Reloads};
-use crate::upkeep::{Disk, Keeper};
+use crate::upkeep::Keeper;
 use crate::{admin, log};
 
 /// How long connections may take to end, then leases, then what is queued, then the files: ten seconds in all.
@@ -43,6 +43,9 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         _ = interrupts.next() => return Ok(Exit::Interrupted),
     };
     let (store, lane) = (Arc::clone(&opened.store), Arc::new(opened.lane()));
+    // Before the first client comes.
+    let looked = opened.lookout(&lane, config.upkeep().disk_reserve_bytes).look().await;
+    looked.context("cannot look after the disk")?;
     let fanout =
         Fanout::start(Arc::clone(&store), Arc::clone(&opened.clock), FanoutConfig::STANDARD);
     let fanout = Arc::new(fanout.await.context("cannot read the feed")?);
@@ -104,8 +107,7 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
 
 fn keeper(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Keeper {
     let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
-    let disk = opened.directory.as_deref().map(Disk::of);
-    Keeper::new(store, Arc::clone(lane), clock, config.upkeep(), disk)
+    Keeper::new(store, Arc::clone(lane), clock, config.upkeep(), opened.disk())
 }
 
 /// Every connection is a file: as many as the system lets this process have.

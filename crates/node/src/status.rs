@@ -1,7 +1,8 @@
 //! `status`: what the node holds and allows, topic by topic, without a running node.
 
 use anyhow::Context;
-use indicatif::HumanBytes;
+use indicatif::{HumanBytes, HumanDuration};
+use kukuri_core::ladder::Move;
 use kukuri_core::{FeedBounds, UnixMillis};
 use kukuri_core::{NodeState, NodeTopic, Storage, Task, Usage};
 use kukuri_store::{Extent, node_state};
@@ -46,8 +47,19 @@ pub async fn run(common: &Common, as_json: bool) -> anyhow::Result<Exit> {
 impl Status {
     /// Until when an instance does upkeep, if one does.
     fn upkept_until(&self) -> Option<UnixMillis> {
-        let lease = self.node.leases.get(Task::Upkeep)?;
-        (lease.holder.is_some() && lease.until > self.now).then_some(lease.until)
+        self.node.leases.held_until(Task::Upkeep, self.now)
+    }
+
+    /// The step of the ladder, and how the node came there.
+    fn ladder(&self) -> String {
+        let step = self.node.allowance.step.as_str();
+        match &self.node.past.last_move {
+            Some(Move { from, at, reason, .. }) => {
+                let ago = HumanDuration(at.until(self.now));
+                format!("{step}, from {} {ago} ago: {reason}", from.as_str())
+            }
+            None => step.to_owned(),
+        }
     }
 
     fn json(&self) -> Value {
@@ -60,6 +72,7 @@ impl Status {
             "bytes": usage.bytes,
             "allowance": allowance,
             "ladder_step": allowance.step.as_str(),
+            "ladder_move": self.node.past.last_move,
             "upkept_until": self.upkept_until(),
             "topics": self.topics.iter().map(|(topic, usage)| listed(topic, *usage)).collect::<Vec<_>>(),
             "extents": self.extents.iter().map(extent).collect::<Vec<_>>(),
@@ -71,6 +84,10 @@ impl Status {
         let storage = match allowance.storage {
             Storage::Open => "open".to_owned(),
             Storage::Full { reserve_bytes } => {
+                let reserve = HumanBytes(reserve_bytes);
+                format!("closed but for deletions: less than {reserve} free on the disk")
+            }
+            Storage::Spent { reserve_bytes } => {
                 format!("closed: less than {} free on the disk", HumanBytes(reserve_bytes))
             }
         };
@@ -83,7 +100,7 @@ impl Status {
             format!("feed     rows {} to {}", self.feed.floor.next(), self.feed.head),
             format!("holds    {} events, {}", usage.events, HumanBytes(usage.bytes)),
             format!("storage  {storage}"),
-            format!("ladder   {}", allowance.step.as_str()),
+            format!("ladder   {}", self.ladder()),
             format!("upkeep   {upkeep}"),
             String::new(),
             format!("{:<9} {:>10} {:>14}  topic", "state", "events", "bytes"),
@@ -100,5 +117,36 @@ impl Status {
             lines.push(format!("{:>12}  {name}", HumanBytes(*bytes).to_string()));
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kukuri_core::ladder::{Cause, Reason, Step};
+    use kukuri_core::{Allowance, Epoch, Past, Seq};
+
+    use super::*;
+
+    #[test]
+    fn the_last_move_of_the_ladder_is_told() {
+        let (from, to) = (Step::None, Step::StopBackfill);
+        let reason = Reason::Pressure(Cause::Events { events: 10, events_max: 9 });
+        let moved = Move { from, to, at: UnixMillis(60_000), reason };
+        let allowance = Allowance { step: to, ..Allowance::STANDARD };
+        let past = Past { last_move: Some(moved), ..Past::default() };
+        let status = Status {
+            place: String::new(),
+            now: UnixMillis(180_000),
+            feed: FeedBounds { epoch: Epoch(1), floor: Seq::ZERO, head: Seq::ZERO },
+            node: NodeState { allowance, past, ..NodeState::FRESH },
+            topics: Vec::new(),
+            extents: Vec::new(),
+        };
+        let told =
+            "ladder   stop_backfill, from none 2 minutes ago: 10 events are stored, more than 9";
+        assert!(status.lines().contains(&told.to_owned()), "{:?}", status.lines());
+        let json = status.json();
+        assert_eq!(json["ladder_move"]["at"], 60_000);
+        assert_eq!(json["ladder_move"]["reason"]["pressure"]["events"]["events"], 10);
     }
 }

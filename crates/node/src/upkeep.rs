@@ -10,35 +10,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::ladder::{
-    Cause, Dwell, Ladder, LagLimit, Limits, Load, Move, Pressure, Standing, pressure,
+    Cause, Dwell, Ladder, LagLimit, Limits, Load, Pressure, Standing, Step, pressure,
 };
 use kukuri_core::{
     Act, Allowance, Capacity, Fence, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull,
-    Outcome, Retention, Stats, Storage, Task, UnixMillis, Usage, plan,
+    Outcome, Removed, Retention, Stats, Storage, Task, UnixMillis, Usage, plan,
 };
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Clock, Store, StoreError, Tidied, node_state};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-pub use space::Disk;
+pub use space::{Disk, Lookout};
 pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError, Target, cutoffs_before};
 
 /// How often expired events are looked for, and pressure is felt.
 const ROUND_INTERVAL: Duration = Duration::from_secs(5);
 /// How often what has aged is looked for, in every topic.
 const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
-/// How long one round lets go of events: what is left waits for the next one, so that expired events, the
-/// disk and the ladder are looked after in time, however much there is to do.
-const ROUND_BUDGET: Duration = Duration::from_secs(4);
-/// The part of it that what is urgent may take at once: of several topics over their limits, each gets its
-/// turn.
-const URGENT_BUDGET: Duration = Duration::from_secs(1);
 /// How long nobody else does upkeep after the last word of who does.
 const LEASE_MS: u32 = 30_000;
 const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
+/// How often space is given back while events leave: the more of it at once, the less it costs.
+const TIDY_INTERVAL: Duration = Duration::from_secs(20);
 /// How much space is given back between two rounds, in steps of the store.
 const TIDY_STEPS_MAX: usize = 64;
+
+/// How much time one round takes. What is left waits for the next one, so that expired events, the disk and
+/// the ladder are looked after in time, however much there is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// `None` where it may take any.
+    pub round: Option<Duration>,
+    /// The part of it that what is urgent may take at once: of several topics over their limits, each gets
+    /// its turn.
+    pub urgent: Option<Duration>,
+}
+
+impl Budget {
+    pub const STANDARD: Self =
+        Self { round: Some(Duration::from_secs(4)), urgent: Some(Duration::from_secs(1)) };
+    /// What a round does depends on nothing but the store and its clock.
+    pub const UNBOUNDED: Self = Self { round: None, urgent: None };
+}
 
 /// What the operator wants of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +77,6 @@ pub struct Upkept {
     pub forgotten: u64,
     /// Whether this process does it.
     pub holds: bool,
-    pub last_move: Option<Move>,
 }
 
 /// Does upkeep, round by round.
@@ -72,6 +85,7 @@ pub struct Keeper {
     lane: Arc<Lane>,
     clock: Clock,
     settings: UpkeepSettings,
+    budget: Budget,
     disk: Option<Disk>,
     holder: Holder,
     held: Option<Lease>,
@@ -79,6 +93,7 @@ pub struct Keeper {
     full_round_at: Option<UnixMillis>,
     /// What is left of the last full round.
     pending: VecDeque<Look>,
+    tidied_at: Option<Instant>,
     upkept: watch::Sender<Upkept>,
     /// How many seconds the consumers of the feed are behind.
     lag_seconds: watch::Receiver<u64>,
@@ -116,15 +131,22 @@ impl Keeper {
             lane,
             clock,
             settings,
+            budget: Budget::STANDARD,
             disk,
             holder: Holder(rand::random()),
             held: None,
             ladder: None,
             full_round_at: None,
             pending: VecDeque::new(),
+            tidied_at: None,
             upkept: watch::Sender::new(Upkept::default()),
             lag_seconds: watch::Sender::new(0).subscribe(),
         }
+    }
+
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
     }
 
     /// Lets the ladder hear of consumers that are behind.
@@ -145,6 +167,10 @@ impl Keeper {
         loop {
             rounds.tick().await;
             let ended = self.round().await;
+            if ended.is_ok() && self.held.is_some() && !self.pending.is_empty() {
+                // What is left has waited long enough.
+                rounds.reset_immediately();
+            }
             self.upkept.send_modify(|upkept| {
                 upkept.rounds += 1;
                 upkept.rounds_failed += u64::from(ended.is_err());
@@ -163,15 +189,17 @@ impl Keeper {
             self.ladder = None;
             return Ok(());
         };
-        let end = Instant::now() + ROUND_BUDGET;
-        let felt = self.feel(lease.fence).await?;
+        let end = self.budget.round.map(|time| Instant::now() + time);
+        // What fails does not keep the others from their turn.
+        let mut failed = Failed::default();
+        let felt = failed.unless(self.feel(lease.fence).await).unwrap_or(Pressure::Between);
         let now = (self.clock)();
         let (topics, node) = self.stats().await?;
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
         let (now_due, mut rest): (Vec<Look>, Vec<Look>) =
             looks.into_iter().partition(|look| *look == Look::Expired);
         for look in &now_due {
-            self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await?;
+            failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
         }
         if self.pending.is_empty() && self.is_time_for_all(now) {
             self.full_round_at = Some(now);
@@ -179,38 +207,63 @@ impl Keeper {
             self.pending.extend(rest);
         }
         // What has aged leaves first, then what has to make room, and then what was remembered of either.
-        self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end).await?;
-        self.make_room(&felt, now).await?;
-        self.sweep_pending(|_| true, now, end).await?;
-        self.tidy().await
+        self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end, &mut failed).await?;
+        self.make_room(&felt, now, &mut failed).await?;
+        self.sweep_pending(|_| true, now, end, &mut failed).await?;
+        if self.is_time_to_tidy(&felt) {
+            failed.unless(self.tidy().await);
+        }
+        failed.into_result()
     }
 
-    /// Goes on with the full round, as long as what comes next is wanted and there is time.
+    /// A disk that is short of space gets it at once.
+    fn is_time_to_tidy(&self, felt: &Pressure) -> bool {
+        let due = self.tidied_at.is_none_or(|last| last.elapsed() >= TIDY_INTERVAL);
+        due || self.pending.is_empty() || matches!(felt, Pressure::High(Cause::Disk { .. }))
+    }
+
+    /// Goes on with the full round, as long as what comes next is wanted and there is time. What fails is
+    /// looked for again in the next full round.
     async fn sweep_pending(
         &mut self,
         wanted: fn(&Look) -> bool,
         now: UnixMillis,
-        end: Instant,
+        end: Option<Instant>,
+        failed: &mut Failed,
     ) -> Result<(), UpkeepError> {
         while let Some(look) = self.pending.front().filter(|look| wanted(look)).cloned() {
             let Some(lease) = self.hold().await? else { return Ok(()) };
-            if self.sweep(&look, lease.fence, now, end).await? == Ended::OutOfTime {
+            let ended = failed.unless(self.sweep(&look, lease.fence, now, end).await);
+            if ended == Some(Ended::OutOfTime) {
                 break;
             }
             self.pending.pop_front();
+            // Waiting for what fails takes time as well.
+            if ended.is_none() && end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
         }
         Ok(())
     }
 
     /// What is over its limit lets the oldest go, once what has aged has left.
-    async fn make_room(&mut self, felt: &Pressure, now: UnixMillis) -> Result<(), UpkeepError> {
+    async fn make_room(
+        &mut self,
+        felt: &Pressure,
+        now: UnixMillis,
+        failed: &mut Failed,
+    ) -> Result<(), UpkeepError> {
         let (topics, node) = self.stats().await?;
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
         for look in looks.iter().filter(|look| makes_room(look) && is_of_use(look, felt, &node)) {
             let Some(lease) = self.hold().await? else { return Ok(()) };
-            self.sweep(look, lease.fence, now, Instant::now() + URGENT_BUDGET).await?;
+            failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
         }
         Ok(())
+    }
+
+    fn urgent_end(&self) -> Option<Instant> {
+        self.budget.urgent.map(|time| Instant::now() + time)
     }
 
     /// Whether what has aged is to be looked for; a clock that went back begins anew.
@@ -253,17 +306,11 @@ impl Keeper {
         let (topics, node) = self.stats().await?;
         let free_bytes = self.disk.as_ref().and_then(Disk::free_bytes);
         let felt = self.pressure(&topics, &node, free_bytes);
-        let standing = || Standing { step: node.allowance.step, last_move: None };
-        let ladder = self.ladder.get_or_insert_with(|| Ladder::resume(standing(), Dwell::STANDARD));
-        if let Some(moved) = ladder.observe((self.clock)(), &felt) {
-            tracing::warn!(from = moved.from.as_str(), to = moved.to.as_str(), reason = %moved.reason, "the ladder moved");
-            self.upkept.send_modify(|upkept| upkept.last_move = Some(moved));
-        }
-        let step = ladder.step();
+        let step = self.climb(&node, &felt, fence).await?;
         let UpkeepSettings { capacity, on_full, retention, disk_reserve_bytes, .. } = self.settings;
         let storage = space::storage(node.allowance.storage, free_bytes, disk_reserve_bytes);
         let allowance = Allowance { capacity, on_full, retention, step, storage };
-        if allowance != node.allowance {
+        if allowance != (Allowance { step, ..node.allowance }) {
             if storage != node.allowance.storage {
                 tell_storage(storage);
             }
@@ -272,6 +319,28 @@ impl Keeper {
             let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
         }
         Ok(felt)
+    }
+
+    /// Lets the ladder follow the pressure, and says where it stands.
+    async fn climb(
+        &mut self,
+        node: &NodeState,
+        felt: &Pressure,
+        fence: Fence,
+    ) -> Result<Step, UpkeepError> {
+        let standing =
+            Standing { step: node.allowance.step, last_move: node.past.last_move.clone() };
+        // What the store says holds; this process knows for how long the pressure has lasted.
+        let known = self.ladder.take().filter(|ladder| *ladder.standing() == standing);
+        let mut ladder = known.unwrap_or_else(|| Ladder::resume(standing, Dwell::STANDARD));
+        if let Some(moved) = ladder.observe((self.clock)(), felt) {
+            tracing::warn!(from = moved.from.as_str(), to = moved.to.as_str(), reason = %moved.reason, "the ladder moved");
+            let act = Box::new(Act::Climb(moved));
+            let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
+        }
+        let step = ladder.step();
+        self.ladder = Some(ladder);
+        Ok(step)
     }
 
     fn pressure(
@@ -302,26 +371,29 @@ impl Keeper {
         look: &Look,
         fence: Fence,
         now: UnixMillis,
-        until: Instant,
+        until: Option<Instant>,
     ) -> Result<Ended, UpkeepError> {
         let sweep = Sweep {
             store: &*self.store,
             lane: &self.lane,
             fence: Some(fence),
             pace: Pace::BESIDE_INGEST,
-            until: Some(until),
+            until,
         };
-        let (swept, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut |_| {}).await?;
-        self.upkept.send_modify(|upkept| match look {
-            Look::Expired => upkept.expired_events += swept.events,
-            Look::Forgettable { .. } => upkept.forgotten += swept.events,
-            _ => upkept.removed_links += swept.events,
-        });
+        let mut told = |chunk: Removed| {
+            self.upkept.send_modify(|upkept| match look {
+                Look::Expired => upkept.expired_events += chunk.events,
+                Look::Forgettable { .. } => upkept.forgotten += chunk.events,
+                _ => upkept.removed_links += chunk.events,
+            });
+        };
+        let (_, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut told).await?;
         Ok(ended)
     }
 
     /// Gives space back, a little at a time.
-    async fn tidy(&self) -> Result<(), UpkeepError> {
+    async fn tidy(&mut self) -> Result<(), UpkeepError> {
+        self.tidied_at = Some(Instant::now());
         for _ in 0..TIDY_STEPS_MAX {
             match self.store.tidy().await? {
                 Tidied::More => tokio::task::yield_now().await,
@@ -333,6 +405,25 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+}
+
+/// What failed first in a round.
+#[derive(Default)]
+struct Failed(Option<UpkeepError>);
+
+impl Failed {
+    /// What was done, unless it failed.
+    fn unless<T>(&mut self, done: Result<T, UpkeepError>) -> Option<T> {
+        done.map_err(|error| {
+            tracing::debug!(%error, "upkeep goes on with what comes next");
+            self.0.get_or_insert(error);
+        })
+        .ok()
+    }
+
+    fn into_result(self) -> Result<(), UpkeepError> {
+        self.0.map_or(Ok(()), Err)
     }
 }
 
@@ -367,7 +458,11 @@ fn tell_storage(storage: Storage) {
         Storage::Open => tracing::info!("the disk has room again: events are taken in"),
         Storage::Full { reserve_bytes } => tracing::error!(
             reserve_bytes,
-            "less is free on the disk than its reserve: nothing is taken in until there is room"
+            "less is free on the disk than its reserve: nothing but deletions is taken in until there is room"
+        ),
+        Storage::Spent { reserve_bytes } => tracing::error!(
+            reserve_bytes,
+            "less is free on the disk than the last of its reserve: nothing is taken in until there is room"
         ),
     }
 }

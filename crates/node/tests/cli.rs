@@ -9,6 +9,8 @@ mod backup;
 mod beside;
 #[path = "cli/clients.rs"]
 mod clients;
+#[path = "cli/consumer.rs"]
+mod consumer;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/export.rs"]
@@ -61,6 +63,8 @@ macro_rules! stories {
 }
 
 stories! {
+    consumer:
+        an_unknown_consumer_is_an_error;
     import:
         what_is_imported_can_be_exported
         hostile_lines_are_refused_by_number_and_the_rest_goes_in
@@ -125,8 +129,10 @@ stories! {
     upkeep:
         a_policy_is_shown_and_changed
         a_purge_takes_what_the_policy_no_longer_keeps
+        a_dry_run_tells_what_the_purge_does
         a_purge_by_time_takes_everything_before_it
         status_tells_what_the_node_holds
+        every_door_looks_at_the_disk
         a_running_node_keeps_house;
     node:
         running_says_where_everything_is_and_ends_when_asked

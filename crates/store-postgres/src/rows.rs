@@ -65,7 +65,7 @@ pub(crate) fn json(row: &PgRow, first: usize) -> Result<String, Fault> {
     Ok(fields.unstrip(body))
 }
 
-/// The topic numbers and link seqs of `events.links`.
+/// The topic numbers and link seqs of `events.links`; the seq of a topic that was left is zero.
 pub(crate) fn raw_links(bytes: &[u8]) -> impl Iterator<Item = (i32, Seq)> {
     bytes.chunks_exact(LINK_BYTES).map(|link| {
         let (number, seq) = link.split_at(4);
@@ -75,12 +75,16 @@ pub(crate) fn raw_links(bytes: &[u8]) -> impl Iterator<Item = (i32, Seq)> {
     })
 }
 
-pub(crate) fn links(bytes: &[u8], numbers: &TopicNumbers) -> Result<Vec<Link>, Fault> {
-    let link = |(number, seq)| {
-        let topic = numbers.id(number)?;
-        Ok(Link { topic, seq })
-    };
-    raw_links(bytes).map(link).collect()
+/// The links of `events.links`, and the topics that were left.
+fn links(bytes: &[u8], numbers: &TopicNumbers) -> Result<(Vec<Link>, Vec<TopicId>), Fault> {
+    let (mut links, mut left) = (Vec::new(), Vec::new());
+    for (number, seq) in raw_links(bytes) {
+        match (numbers.id(number)?, seq) {
+            (topic, Seq::ZERO) => left.push(topic),
+            (topic, seq) => links.push(Link { topic, seq }),
+        }
+    }
+    Ok((links, left))
 }
 
 /// The columns of [`record`].
@@ -95,13 +99,15 @@ pub(crate) use record_columns;
 /// The topic numbers of `rows` must be known.
 pub(crate) fn record(row: &PgRow, numbers: &TopicNumbers) -> Result<Record, Fault> {
     let (keep, state): (i16, i16) = (row.try_get(2)?, row.try_get(3)?);
+    let (links, left) = links(row.try_get(4)?, numbers)?;
     Ok(Record {
         seq: Seq(row.try_get(0)?),
         body: body(json(row, 5)?)?,
         ingested_at: UnixMillis(row.try_get(1)?),
         keep: coded(Keep::from_code(keep), "keep", keep)?,
         state: coded(State::from_code(state), "state", state)?,
-        links: links(row.try_get(4)?, numbers)?,
+        links,
+        left,
     })
 }
 
@@ -138,8 +144,8 @@ macro_rules! columns {
         s.version::BIGINT, NULL::BIGINT, NULL::BIGINT, NULL::BIGINT"
     };
     (node) => {
-        "7::SMALLINT, convert_to(n.allowance, 'UTF8'), convert_to(n.leases, 'UTF8'), NULL::BYTEA,
-        NULL::BYTEA, NULL::BIGINT, n.events, n.bytes, NULL::BIGINT"
+        "7::SMALLINT, convert_to(n.allowance, 'UTF8'), convert_to(n.leases, 'UTF8'),
+        convert_to(n.past, 'UTF8'), NULL::BYTEA, NULL::BIGINT, n.events, n.bytes, NULL::BIGINT"
     };
 }
 pub(crate) use columns;
@@ -236,6 +242,7 @@ pub(crate) fn node_state(row: &PgRow) -> Result<NodeState, Fault> {
         usage: used(row.try_get(6)?, row.try_get(7)?),
         allowance: serde_json::from_slice(row.try_get(1)?).map_err(broken)?,
         leases: serde_json::from_slice(row.try_get(2)?).map_err(broken)?,
+        past: serde_json::from_slice(row.try_get(3)?).map_err(broken)?,
     })
 }
 

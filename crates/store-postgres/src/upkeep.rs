@@ -27,7 +27,7 @@ const AGED: &str = concat!(
     has_versions!(),
     " THEN $6 ELSE $3 END
     UNION ALL
-    SELECT event_id FROM hidden_links WHERE topic_no = $1 AND created_at <= $2
+    SELECT event_id FROM hidden_links WHERE topic_no = $1 AND created_at <= $8
         AND ingested_at <= CASE WHEN kind = 5 THEN $4 WHEN ",
     has_versions!(),
     " THEN $5 ELSE $3 END
@@ -77,19 +77,20 @@ pub(crate) async fn aged(
     events_max: usize,
 ) -> Result<Vec<EventId>, Fault> {
     let number = numbers.find(connection, &[topic]).await?.pop();
-    let (Some(number), Some(latest)) = (number, cutoffs.latest()) else {
-        return Ok(Vec::new());
+    let Some(number) = number else { return Ok(Vec::new()) };
+    let until = |latest: Option<UnixMillis>| {
+        latest.map(|latest| latest.seconds().saturating_add(FUTURE_SECONDS_BOUND).0)
     };
-    let until = latest.seconds().saturating_add(FUTURE_SECONDS_BOUND);
     let millis = |cutoff: Option<UnixMillis>| cutoff.map(|cutoff| cutoff.0);
     let found = sqlx::query(AGED)
         .bind(number)
-        .bind(until.0)
+        .bind(until(cutoffs.latest_visible()))
         .bind(millis(cutoffs.regular))
         .bind(millis(cutoffs.deletion))
         .bind(millis(cutoffs.history))
         .bind(millis(cutoffs.current))
-        .bind(limit(events_max));
+        .bind(limit(events_max))
+        .bind(until(cutoffs.latest_hidden()));
     ids(&found.fetch_all(connection).await?)
 }
 

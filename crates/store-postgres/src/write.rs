@@ -63,7 +63,7 @@ pub(crate) fn topics_of(decision: &Decision) -> HashSet<&TopicId> {
     let mut topics = HashSet::new();
     for change in &decision.writes.records {
         for record in [&change.before, &change.after].into_iter().flatten() {
-            topics.extend(record.topics());
+            topics.extend(record.topics().chain(&record.left));
         }
     }
     topics.extend(decision.writes.usage.iter().map(|change| &change.key));

@@ -1,13 +1,14 @@
 //! One batch, one transaction: lock, head, load, decide, write, commit.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kukuri_core::{Command, Decision, FeedBounds, Seq, View, WriteSet, decide, follow_up, needs};
 use kukuri_store::{StoreError, Tidied};
 use rusqlite::{Transaction, TransactionBehavior};
 
+use crate::departed::Pass;
 use crate::desk::{Desk, TopicNumbers, bounds};
 use crate::error::{OrStore, corrupt};
 use crate::tail::{Segment, Tail, TailAt};
@@ -22,11 +23,19 @@ pub(crate) struct Writer {
     failed: AtomicBool,
     /// Whether this process has written at all. One that only reads leaves the tail to who does.
     wrote: AtomicBool,
+    /// Where tidying stands.
+    pass: Mutex<Pass>,
 }
 
 impl Writer {
     pub(crate) fn new(path: PathBuf, options: Options) -> Self {
-        Self { path, options, failed: AtomicBool::new(false), wrote: AtomicBool::new(false) }
+        Self {
+            path,
+            options,
+            failed: AtomicBool::new(false),
+            wrote: AtomicBool::new(false),
+            pass: Mutex::default(),
+        }
     }
 
     pub(crate) fn apply(&self, desk: &mut Desk, batch: &[Command]) -> Result<Decision, StoreError> {
@@ -61,7 +70,8 @@ impl Writer {
     /// Gives back a bounded part of what holds nothing any more.
     pub(crate) fn tidy(&self, desk: &mut Desk) -> Result<Tidied, StoreError> {
         self.check()?;
-        let result = tidy::step(&mut desk.conn);
+        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = tidy::step(&mut desk.conn, &mut pass);
         if let Err(error) = &result {
             self.note(desk, error);
         }

@@ -1,9 +1,10 @@
 //! What is remembered of ids. Mostly the record tells: its event came once, when it was taken in.
-//! Rows are for ids that came again, and for those whose event is not stored, or not any more.
+//! Ids of events that have left are remembered by the number that the event had. Rows of their own are for
+//! ids that came again, and for those whose event was never stored.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use kukuri_core::{Change, Dedupe, WriteSet};
+use kukuri_core::{Change, Dedupe, Seq, UnixMillis, WriteSet};
 use kukuri_event::EventId;
 use kukuri_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -13,7 +14,15 @@ use crate::page::collect;
 use crate::tail::TailAt;
 use crate::{rows, write};
 
-pub(crate) fn write(conn: &Connection, writes: &WriteSet) -> Result<(), StoreError> {
+/// Ids of records that leave, and when they came, by their numbers.
+pub(crate) type Leaving = BTreeMap<i64, (EventId, UnixMillis)>;
+
+/// Writes what changes, and remembers the ids of records that leave.
+pub(crate) fn write(
+    conn: &Connection,
+    writes: &WriteSet,
+    leaving: &Leaving,
+) -> Result<(), StoreError> {
     let mut delete =
         conn.prepare_cached("DELETE FROM event_dedupe WHERE event_id = ?1").or_store()?;
     let stored = writes.records.iter().filter_map(|change| change.after.as_ref());
@@ -24,21 +33,75 @@ pub(crate) fn write(conn: &Connection, writes: &WriteSet) -> Result<(), StoreErr
             // There is a row only if the record did not tell.
             delete.execute([&key.as_bytes()[..]]).or_store()?;
         }
-        if let Some(row) = after.as_ref().filter(|row| told.get(key) != Some(row)) {
-            insert(conn, key, row)?;
+        match after {
+            None => forget(conn, key)?,
+            Some(row) if told.get(key) != Some(row) => insert(conn, key, row)?,
+            Some(_) => {}
         }
     }
+    remember(conn, leaving)
+}
+
+/// The records that leave and of which no row tells: what is remembered of them is what they told.
+pub(crate) fn leaving(conn: &Connection, writes: &WriteSet) -> Result<Leaving, StoreError> {
     let changed: HashSet<&EventId> = writes.dedupe.iter().map(|change| &change.key).collect();
+    let mut leaving = BTreeMap::new();
     for Change { key, before, after } in &writes.records {
         if let (Some(record), None) = (before, after)
             && !changed.contains(key)
             && load(conn, key)?.is_none()
         {
-            // The id outlives its record.
-            insert(conn, key, &Dedupe::of(record))?;
+            leaving.insert(record.seq.0, (*key, record.ingested_at));
+        }
+    }
+    Ok(leaving)
+}
+
+fn remember(conn: &Connection, leaving: &Leaving) -> Result<(), StoreError> {
+    let sql = "INSERT INTO remembered (seq, event_id, first_seen_at) VALUES (?1, ?2, ?3)";
+    let mut insert = conn.prepare_cached(sql).or_store()?;
+    for (seq, (id, first_seen_at)) in leaving {
+        write::one(&mut insert, params![seq, &id.as_bytes()[..], first_seen_at.0])?;
+    }
+    Ok(())
+}
+
+/// Deletes what is remembered of an event that has left.
+fn forget(conn: &Connection, id: &EventId) -> Result<(), StoreError> {
+    let mut delete = conn
+        .prepare_cached("DELETE FROM remembered WHERE seq = ?1 AND event_id = ?2")
+        .or_store()?;
+    let mut delete_id =
+        conn.prepare_cached("DELETE FROM event_ids WHERE id = ?1 AND seq = ?2").or_store()?;
+    for seq in indexed(conn, id)? {
+        if delete.execute(params![seq, &id.as_bytes()[..]]).or_store()? > 0 {
+            write::one(&mut delete_id, params![id.prefix(), seq])?;
         }
     }
     Ok(())
+}
+
+/// The numbers that the index leads to from an id: mostly none or one.
+pub(crate) fn indexed(conn: &Connection, id: &EventId) -> Result<Vec<i64>, StoreError> {
+    let sql = "SELECT seq FROM event_ids WHERE id = ?1";
+    collect(conn, sql, [id.prefix()], |row| row.get(0).or_store())
+}
+
+/// What is remembered of an event that has left, if it had one of these numbers.
+pub(crate) fn remembered(
+    conn: &Connection,
+    seqs: &[i64],
+    id: &EventId,
+) -> Result<Option<Dedupe>, StoreError> {
+    let sql = "SELECT first_seen_at FROM remembered WHERE seq = ?1 AND event_id = ?2";
+    let mut select = conn.prepare_cached(sql).or_store()?;
+    for seq in seqs {
+        let row = select.query_row(params![seq, &id.as_bytes()[..]], |row| row.get(0));
+        if let Some(first_seen_at) = row.optional().or_store()? {
+            return Ok(Some(Dedupe::once(UnixMillis(first_seen_at), Some(Seq(*seq)))));
+        }
+    }
+    Ok(None)
 }
 
 fn insert(conn: &Connection, id: &EventId, row: &Dedupe) -> Result<(), StoreError> {
@@ -72,10 +135,13 @@ pub(crate) fn walk(
     let read = |row: &Row<'_>| Ok((rows::event_id(row, 0)?, rows::dedupe(row, 1).or_store()?));
     let first = after.map_or(i64::MIN, EventId::prefix);
     let after = after.map_or(&[][..], |id| &id.as_bytes()[..]);
-    let sql = "SELECT event_id, ingested_at, ingested_at, 1, seq
-               FROM event_ids CROSS JOIN events USING (seq)
-               WHERE id >= ?1 AND event_id > ?2 ORDER BY id, event_id LIMIT ?3";
-    found.extend(collect(conn, sql, params![first, after, max], read)?);
+    for (table, time) in [("remembered", "first_seen_at"), ("events", "ingested_at")] {
+        let sql = format!(
+            "SELECT event_id, {time}, {time}, 1, seq FROM event_ids CROSS JOIN {table} USING (seq)
+             WHERE id >= ?1 AND event_id > ?2 ORDER BY id, event_id LIMIT ?3"
+        );
+        found.extend(collect(conn, &sql, params![first, after, max], read)?);
+    }
     let sql = format!(
         "SELECT event_id, {} FROM event_dedupe WHERE event_id > ?1 ORDER BY event_id LIMIT ?2",
         rows::DEDUPE_COLUMNS

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kukuri_core::{Epoch, FeedBounds, Link, Seq, TopicId};
+use kukuri_core::{Epoch, FeedBounds, Link, Record, Seq, TopicId};
 use kukuri_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
@@ -102,27 +102,48 @@ impl TopicNumbers {
         self.by_no.insert(no, topic.clone());
     }
 
-    pub fn write_links(&mut self, conn: &Connection, links: &[Link]) -> Result<String, StoreError> {
-        let mut text = String::with_capacity(12 * links.len());
-        for link in links {
+    /// The column `links`: where an event is linked, and by which row; where it was once, with no row.
+    pub fn write_links(
+        &mut self,
+        conn: &Connection,
+        record: &Record,
+    ) -> Result<String, StoreError> {
+        let links = record.links.iter().map(|link| (&link.topic, link.seq));
+        let left = record.left.iter().map(|topic| (topic, Seq::ZERO));
+        let mut text = String::with_capacity(12 * record.links.len());
+        for (topic, seq) in links.chain(left) {
             use std::fmt::Write;
             let gap = if text.is_empty() { "" } else { " " };
-            let no = self.assign(conn, &link.topic)?;
-            write!(text, "{gap}{no}:{}", link.seq).expect("writing to a String does not fail");
+            let no = self.assign(conn, topic)?;
+            write!(text, "{gap}{no}:{seq}").expect("writing to a String does not fail");
         }
         Ok(text)
     }
 
-    pub fn read_links(&mut self, conn: &Connection, text: &str) -> Result<Vec<Link>, StoreError> {
-        let links = Self::split_links(text).map(|pair| {
+    /// The links of a `links` column, and the topics that were left.
+    pub fn read_links(
+        &mut self,
+        conn: &Connection,
+        text: &str,
+    ) -> Result<(Vec<Link>, Vec<TopicId>), StoreError> {
+        let (mut links, mut left) = (Vec::new(), Vec::new());
+        for pair in Self::split_pairs(text) {
             let (topic_no, seq) = pair?;
-            Ok(Link { topic: self.topic(conn, topic_no)?, seq: Seq(seq) })
-        });
-        links.collect()
+            match (self.topic(conn, topic_no)?, Seq(seq)) {
+                (topic, Seq::ZERO) => left.push(topic),
+                (topic, seq) => links.push(Link { topic, seq }),
+            }
+        }
+        Ok((links, left))
     }
 
-    /// The numbers of the topics in a `links` column, and the rows that made the links.
+    /// The numbers of the topics that a `links` column links to, and the rows that made the links.
     pub fn split_links(text: &str) -> impl Iterator<Item = Result<(i64, i64), StoreError>> {
+        let is_link = |pair: &Result<(i64, i64), StoreError>| !matches!(pair, Ok((_, 0)));
+        Self::split_pairs(text).filter(is_link)
+    }
+
+    fn split_pairs(text: &str) -> impl Iterator<Item = Result<(i64, i64), StoreError>> {
         text.split(' ').map(move |pair| {
             let numbers = pair
                 .split_once(':')

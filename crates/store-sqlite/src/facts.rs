@@ -7,7 +7,6 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::desk::TopicNumbers;
 use crate::error::OrStore;
-use crate::page::collect;
 use crate::tail::TailAt;
 use crate::{dedupe, rows};
 
@@ -35,8 +34,13 @@ fn load_events(
     facts: &mut Facts,
 ) -> Result<(), StoreError> {
     for (id, slot) in &mut facts.dedupe {
-        let record = load_record(conn, numbers, tail, id)?;
-        *slot = dedupe::load(conn, id)?.or_else(|| record.as_ref().map(Dedupe::of));
+        let seqs = seqs(conn, tail, id)?;
+        let record = load_record(conn, numbers, &seqs, id)?;
+        *slot = match (dedupe::load(conn, id)?, &record) {
+            (Some(row), _) => Some(row),
+            (None, Some(record)) => Some(Dedupe::of(record)),
+            (None, None) => dedupe::remembered(conn, &seqs, id)?,
+        };
         facts.records.insert(*id, record);
     }
     Ok(())
@@ -45,10 +49,10 @@ fn load_events(
 fn load_record(
     conn: &Connection,
     numbers: &mut TopicNumbers,
-    tail: TailAt<'_>,
+    seqs: &[i64],
     id: &EventId,
 ) -> Result<Option<Record>, StoreError> {
-    for seq in seqs(conn, tail, id)? {
+    for seq in seqs {
         let sql = format!("SELECT {} FROM events WHERE seq = ?1", rows::RECORD_COLUMNS);
         let mut select = conn.prepare_cached(&sql).or_store()?;
         let mut found = select.query([seq]).or_store()?;
@@ -60,7 +64,7 @@ fn load_record(
     Ok(None)
 }
 
-/// The numbers of the stored events that may have this id: mostly none or one.
+/// The numbers of the events that may have this id.
 pub(crate) fn seqs(
     conn: &Connection,
     tail: TailAt<'_>,
@@ -68,9 +72,7 @@ pub(crate) fn seqs(
 ) -> Result<Vec<i64>, StoreError> {
     match tail.seq_of(id) {
         Some(seq) => Ok(vec![seq]),
-        None => collect(conn, "SELECT seq FROM event_ids WHERE id = ?1", [id.prefix()], |row| {
-            row.get(0).or_store()
-        }),
+        None => dedupe::indexed(conn, id),
     }
 }
 

@@ -5,6 +5,7 @@ use kukuri_event::EventId;
 use kukuri_store::StoreError;
 use rusqlite::{Connection, params};
 
+use crate::dedupe::Leaving;
 use crate::departed::{self, Departed};
 use crate::desk::TopicNumbers;
 use crate::error::OrStore;
@@ -31,7 +32,7 @@ pub(crate) struct IndexChanges {
 }
 
 #[derive(Default)]
-pub(crate) struct IndexRows {
+struct IndexRows {
     ids: Vec<(i64, i64)>,
     topics: Vec<TopicRow>,
     hidden: Vec<HiddenRow>,
@@ -100,8 +101,9 @@ impl IndexChanges {
         }
     }
 
-    pub(crate) fn write(mut self, conn: &Connection) -> Result<(), StoreError> {
-        departed::write(conn, self.departed)?;
+    /// Rows of ids stay for those that are remembered.
+    pub(crate) fn write(mut self, conn: &Connection, leaving: &Leaving) -> Result<(), StoreError> {
+        departed::write(conn, self.departed, leaving)?;
         self.take.sort();
         self.put.sort();
         self.take.delete(conn)?;
@@ -110,15 +112,15 @@ impl IndexChanges {
 }
 
 impl IndexRows {
-    pub(crate) fn add_id(&mut self, id: i64, seq: i64) {
+    fn add_id(&mut self, id: i64, seq: i64) {
         self.ids.push((id, seq));
     }
 
-    pub(crate) fn add_tag(&mut self, key: i64, created_at: i64, seq: i64) {
+    fn add_tag(&mut self, key: i64, created_at: i64, seq: i64) {
         self.tags.push((key, std::cmp::Reverse(created_at), seq));
     }
 
-    pub(crate) fn add_author(&mut self, author: i64, created_at: i64, seq: i64, kind: u16) {
+    fn add_author(&mut self, author: i64, created_at: i64, seq: i64, kind: u16) {
         self.authors.push((author, std::cmp::Reverse(created_at), seq, kind));
     }
 
@@ -175,7 +177,7 @@ impl IndexRows {
         }
     }
 
-    pub(crate) fn sort(&mut self) {
+    fn sort(&mut self) {
         self.ids.sort_unstable();
         self.topics.sort_unstable();
         self.hidden.sort_unstable();
@@ -225,7 +227,7 @@ impl IndexRows {
         Ok(())
     }
 
-    pub(crate) fn delete(&self, conn: &Connection) -> Result<(), StoreError> {
+    fn delete(&self, conn: &Connection) -> Result<(), StoreError> {
         let mut ids =
             conn.prepare_cached("DELETE FROM event_ids WHERE id = ?1 AND seq = ?2").or_store()?;
         for (id, seq) in &self.ids {

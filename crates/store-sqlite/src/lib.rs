@@ -26,6 +26,7 @@ mod watch;
 mod worker;
 mod write;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -35,6 +36,7 @@ use kukuri_core::{
     TopicId, UnixMillis, Usage,
 };
 use kukuri_event::{EventId, UnixSeconds};
+use kukuri_store::backup::{Directory, new_file};
 use kukuri_store::{
     Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope, Store,
     StoreError, Tidied,
@@ -123,12 +125,17 @@ impl SqliteStore {
     /// Opens the file in `directory`, and makes it if it is not there. Blocks while it recovers.
     pub fn open(directory: &Path, options: Options) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
-        std::fs::create_dir_all(directory).map_err(|error| {
-            StoreError::Io(format!(
-                "cannot make the data directory {}: {error}",
-                directory.display()
-            ))
+        // What people wrote is for the node to read, and for nobody else on the machine.
+        Directory::make(directory).map_err(|error| {
+            StoreError::Io(format!("the data directory cannot be used: {error}"))
         })?;
+        match new_file(&path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                let file = path.display();
+                return Err(StoreError::Io(format!("cannot make {file}: {error}")));
+            }
+            _ => {}
+        }
         let named = |error: StoreError| name_file(&path, error);
         let mut conn = connection::open_writer(&path, options.sync).map_err(named)?;
         schema::migrate(&mut conn, options.epoch).map_err(named)?;

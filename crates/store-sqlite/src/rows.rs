@@ -23,12 +23,14 @@ pub(crate) fn record(
     let keep: i16 = row.get(2).or_store()?;
     let state: i16 = row.get(3).or_store()?;
     let links = row.get_ref(4).or_store()?.as_str().map_err(corrupt)?;
+    let (links, left) = numbers.read_links(conn, links)?;
     Ok(Record {
         seq: Seq(row.get(0).or_store()?),
         ingested_at: UnixMillis(row.get(1).or_store()?),
         keep: Keep::from_code(keep).ok_or_else(|| corrupt(format!("keep {keep}")))?,
         state: State::from_code(state).ok_or_else(|| corrupt(format!("state {state}")))?,
-        links: numbers.read_links(conn, links)?,
+        links,
+        left,
         body: body(row.get(5).or_store()?)?,
     })
 }
@@ -84,7 +86,7 @@ pub(crate) fn tombstone(row: &Row<'_>, from: usize) -> Result<Tombstone, StoreEr
     })
 }
 
-pub(crate) const NODE_COLUMNS: &str = "events, bytes, allowance, leases";
+pub(crate) const NODE_COLUMNS: &str = "events, bytes, allowance, leases, past";
 
 pub(crate) fn node_state(row: &Row<'_>) -> Result<NodeState, StoreError> {
     let json = |column| row.get_ref(column).or_store()?.as_str().map_err(corrupt);
@@ -93,6 +95,7 @@ pub(crate) fn node_state(row: &Row<'_>) -> Result<NodeState, StoreError> {
         usage: usage(row).or_store()?,
         allowance: serde_json::from_str(json(2)?).map_err(|e| broken("allowance", e))?,
         leases: serde_json::from_str(json(3)?).map_err(|e| broken("leases", e))?,
+        past: serde_json::from_str(json(4)?).map_err(|e| broken("past", e))?,
     })
 }
 

@@ -9,6 +9,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_events_and_feed.sql"),
     include_str!("../migrations/0002_upkeep.sql"),
     include_str!("../migrations/0003_departed.sql"),
+    include_str!("../migrations/0004_past.sql"),
+    include_str!("../migrations/0005_remembered.sql"),
 ];
 
 /// Brings the file to the newest schema, each step in a transaction of its own. A file that a newer

@@ -4,7 +4,7 @@
 use kukuri_store::{Extent, StoreError, Tidied};
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::departed;
+use crate::departed::{self, Pass};
 use crate::desk::bounds;
 use crate::error::OrStore;
 
@@ -18,11 +18,11 @@ const PAGES_PER_STEP: i64 = 1024;
 const FREE_PAGES_KEPT: i64 = 1024;
 
 /// One step. Each commits by itself, and what one did not do the next one does.
-pub(crate) fn step(conn: &mut Connection) -> Result<Tidied, StoreError> {
-    if cut_feed(conn)? || departed::sweep(conn)? {
+pub(crate) fn step(conn: &mut Connection, pass: &mut Pass) -> Result<Tidied, StoreError> {
+    if cut_feed(conn)? || departed::sweep(conn, pass)? {
         return Ok(Tidied::More);
     }
-    let free: i64 = conn.pragma_query_value(None, "freelist_count", |row| row.get(0)).or_store()?;
+    let free = free_pages(conn)?;
     if free <= FREE_PAGES_KEPT {
         return Ok(Tidied::Done);
     }
@@ -32,7 +32,14 @@ pub(crate) fn step(conn: &mut Connection) -> Result<Tidied, StoreError> {
     let mut freed = vacuum.query([]).or_store()?;
     // It frees a page for each row that is asked for.
     while freed.next().or_store()?.is_some() {}
-    Ok(Tidied::More)
+    drop(freed);
+    drop(vacuum);
+    // A file that was made without `auto_vacuum` keeps all its pages, and writes to them again.
+    Ok(if free_pages(conn)? < free { Tidied::More } else { Tidied::Done })
+}
+
+fn free_pages(conn: &Connection) -> Result<i64, StoreError> {
+    conn.pragma_query_value(None, "freelist_count", |row| row.get(0)).or_store()
 }
 
 /// Deletes rows that lie below the floor. Says whether there were any.

@@ -67,31 +67,45 @@ pub(crate) fn aged(
     let (Some(topic_no), Some(latest)) = (numbers.find(&conn, topic)?, cutoffs.latest()) else {
         return Ok(Vec::new());
     };
-    let until = latest.seconds().saturating_add(FUTURE_SECONDS_BOUND).0;
     let has_aged = |candidate: &Candidate| {
         cutoffs.of(candidate.shelf).is_some_and(|cutoff| candidate.ingested_at <= cutoff)
     };
+    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
     let mut found = Vec::new();
-    for table in ["event_topics", "hidden_links"] {
-        let sql = format!(
-            "SELECT {COLUMNS} FROM {table} AS links CROSS JOIN events ON events.seq = links.seq
-             WHERE links.topic_no = ?1 AND links.created_at <= ?2 ORDER BY links.created_at"
-        );
-        let left = max - found.len();
-        found.extend(take(&conn, &sql, params![topic_no, until], left, has_aged)?);
+    for (links, latest) in
+        [(VISIBLE_LINKS, cutoffs.latest_visible()), (HIDDEN_LINKS, cutoffs.latest_hidden())]
+    {
+        let Some(latest) = latest else { continue };
+        let until = latest.seconds().saturating_add(FUTURE_SECONDS_BOUND).0;
+        let mut select = conn.prepare_cached(links).or_store()?;
+        let mut rows = select.query(params![topic_no, until]).or_store()?;
+        while found.len() < max {
+            let Some(row) = rows.next().or_store()? else { break };
+            let (seq, kind): (i64, Option<u16>) = (row.get(0).or_store()?, row.get(1).or_store()?);
+            // Of current versions, which mostly stay, no more than this row is read.
+            let shelf = kind.map(|kind| Shelf::of_kind(Kind(kind), State::Effective));
+            if shelf.is_none_or(|shelf| cutoffs.of(shelf).is_some()) {
+                found.extend(take(&conn, &sql, [seq], 1, has_aged)?);
+            }
+        }
     }
     let tail = TailAt { segment: &segment, head: bounds.head };
     let new = tail.collect(|seq, event| {
         let linked = event.links.iter().any(|(no, _)| *no == topic_no);
         Vec::from_iter((linked && event.ingested_at <= latest).then_some(seq.0))
     });
-    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
     for seq in new {
         let left = max - found.len();
         found.extend(take(&conn, &sql, [seq], left, has_aged)?);
     }
     Ok(found.into_iter().map(|candidate| candidate.id).collect())
 }
+
+/// Number and kind, where the table tells it, of a topic's events, the oldest first.
+const VISIBLE_LINKS: &str = "SELECT seq, kind FROM event_topics
+    WHERE topic_no = ?1 AND created_at <= ?2 ORDER BY created_at";
+const HIDDEN_LINKS: &str = "SELECT seq, NULL FROM hidden_links
+    WHERE topic_no = ?1 AND created_at <= ?2 ORDER BY created_at";
 
 /// Current versions come last, so that they are passed over until there is nothing else.
 pub(crate) fn oldest(desk: &mut Desk, of: &Scope, max: usize) -> Result<Vec<EventId>, StoreError> {
@@ -158,8 +172,11 @@ pub(crate) fn forgettable(
     before: UnixMillis,
     max: usize,
 ) -> Result<Forgettable, StoreError> {
-    let events = "SELECT event_id FROM event_dedupe WHERE first_seen_at < ?1
+    let events = "SELECT event_id, first_seen_at FROM event_dedupe WHERE first_seen_at < ?1
         AND NOT EXISTS (SELECT 1 FROM events WHERE events.seq = event_dedupe.seq)
+        UNION ALL
+        SELECT event_id, first_seen_at FROM remembered WHERE first_seen_at < ?1
+        AND NOT EXISTS (SELECT 1 FROM event_dedupe WHERE event_dedupe.event_id = remembered.event_id)
         ORDER BY first_seen_at LIMIT ?2";
     let tombstones = "SELECT target_event_id, pubkey FROM deletion_tombstones
         WHERE recorded_at < ?1 ORDER BY recorded_at LIMIT ?2";

@@ -26,9 +26,10 @@ pub(crate) fn write(
     for change in &writes.records {
         indexes.add(conn, numbers, segment, change)?;
     }
+    let leaving = dedupe::leaving(conn, writes)?;
     write_records(conn, numbers, &writes.records)?;
-    indexes.write(conn)?;
-    dedupe::write(conn, writes)?;
+    indexes.write(conn, &leaving)?;
+    dedupe::write(conn, writes, &leaving)?;
     write_versions(conn, &writes.versions)?;
     write_tombstones(conn, &writes.tombstones)?;
     write_topics(conn, &writes.topics)?;
@@ -74,7 +75,7 @@ fn write_records(
         match (before, after) {
             (Some(before), None) => one(&mut delete, [before.seq.0])?,
             (Some(before), Some(after)) if before.seq == after.seq => {
-                let links = numbers.write_links(conn, &after.links)?;
+                let links = numbers.write_links(conn, after)?;
                 one(&mut update, params![after.seq.0, after.state.code(), links])?;
             }
             (before, Some(record)) => {
@@ -95,7 +96,7 @@ fn write_records(
                         record.expires_at().map(|end| end.0),
                         record.keep.code(),
                         record.state.code(),
-                        numbers.write_links(conn, &record.links)?,
+                        numbers.write_links(conn, record)?,
                         record.body.json(),
                     ],
                 )?;
@@ -237,16 +238,21 @@ fn write_node(conn: &Connection, changes: &[Change<NodeKey, NodeState>]) -> Resu
     for Change { before, after, .. } in changes {
         let node = after.as_ref().ok_or_else(|| corrupt("the state of the node was to go"))?;
         let sql = match before {
-            Some(_) => "UPDATE node_state SET events = ?1, bytes = ?2, allowance = ?3, leases = ?4",
+            Some(_) => {
+                "UPDATE node_state
+                 SET events = ?1, bytes = ?2, allowance = ?3, leases = ?4, past = ?5"
+            }
             None => {
-                "INSERT INTO node_state (events, bytes, allowance, leases) VALUES (?1, ?2, ?3, ?4)"
+                "INSERT INTO node_state (events, bytes, allowance, leases, past)
+                 VALUES (?1, ?2, ?3, ?4, ?5)"
             }
         };
         let allowance = serde_json::to_string(&node.allowance).expect("it is plain data");
         let leases = serde_json::to_string(&node.leases).expect("they are plain data");
+        let past = serde_json::to_string(&node.past).expect("it is plain data");
         let (events, bytes) = (count(node.usage.events), count(node.usage.bytes));
         let mut statement = conn.prepare_cached(sql).or_store()?;
-        one(&mut statement, params![events, bytes, allowance, leases])?;
+        one(&mut statement, params![events, bytes, allowance, leases, past])?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The file itself: made once, upgraded by steps, refused when it is newer than the program.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,23 @@ async fn migrations_applied_twice_are_applied_once() {
     assert_eq!(again.bounds().await.unwrap().epoch.0, 7, "an epoch is for life");
     drop(again);
     assert_eq!(schema(&directory), first);
+}
+
+/// What people wrote is nobody else's to read, whatever the system lets programs do by default.
+#[tokio::test]
+async fn only_the_owner_may_read_the_files() {
+    let root = TempDir::new().unwrap();
+    let directory = root.path().join("some/where");
+    let store = SqliteStore::open(&directory, Options::standard(1)).unwrap();
+    let act = Act::carry(TopicId::global(), "");
+    store.apply([Command { at: UnixMillis(0), act }].into()).await.unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&directory), mode(&root.path().join("some"))), (0o700, 0o700));
+    let files: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap()).collect();
+    assert!(files.len() > 1, "the file and its log: {files:?}");
+    for file in files {
+        assert_eq!(mode(&file.path()), 0o600, "{file:?}");
+    }
 }
 
 #[test]

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use kukuri_core::{
-    Act, Admitted, Command, Decision, Outcome, Seq, TopicId, UnixMillis, UnlinkReason,
+    Act, Admitted, Command, Decision, Outcome, Seq, Sighting, TopicId, UnixMillis, UnlinkReason,
 };
-use kukuri_event::{Filter, UnixSeconds};
+use kukuri_event::{EventId, Filter, UnixSeconds};
 use kukuri_store::conformance::dump;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Query, Store, Tidied};
@@ -82,6 +82,31 @@ async fn a_purge_gives_its_space_back() {
     assert_eq!(decision.outcomes, [Outcome::Accepted]);
 }
 
+/// A file that somebody has made with other settings gives no page back, and it said so for ever.
+#[tokio::test]
+async fn tidying_ends_in_a_file_that_gives_no_pages_back() {
+    let directory = TempDir::new().unwrap();
+    let conn = Connection::open(directory.path().join(FILE)).unwrap();
+    conn.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM; CREATE TABLE theirs (x);").unwrap();
+    drop(conn);
+    let store = open(&directory);
+    let events: Vec<Admitted> = (0..1_000).map(event).collect();
+    apply(&store, vec![Act::carry(TopicId::global(), "")]).await;
+    apply(&store, events.iter().cloned().map(Act::Publish).collect()).await;
+    let (topic, reason) = (TopicId::global(), UnlinkReason::Before(UnixMillis(i64::MAX)));
+    let gone = events.iter().map(|event| event.event().id()).collect();
+    apply(&store, vec![Act::Unlink { topic, events: gone, reason }]).await;
+    let full = file_bytes(&directory);
+    let mut steps = 0;
+    while store.tidy().await.unwrap() == Tidied::More {
+        steps += 1;
+        assert!(steps < 100, "it does not end");
+    }
+    assert_eq!(file_bytes(&directory), full, "it is as large as before");
+    let extents = store.extents().await.unwrap();
+    assert!(extents[1].bytes > full / 2, "{extents:?}");
+}
+
 async fn found(store: &SqliteStore, filter: &str) -> usize {
     let filters = vec![Filter::parse(filter).unwrap()];
     let query = Query { filters, now: NOW, limit_max: 100, rows_max: 1000, bodies_max: 100 };
@@ -131,6 +156,72 @@ async fn index_rows_of_what_has_left_are_deleted_many_at_once() {
     assert_eq!(found(&store, r##"{"#p":["x"]}"##).await, 10);
     drop(store);
     assert_eq!(places(&directory), [(10, 0), (20, 0), (10, 0)]);
+}
+
+/// Ids are remembered by the rows that led to their events, which stay until the ids are forgotten.
+#[tokio::test]
+async fn ids_of_what_has_left_are_remembered_where_they_were() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let topic = TopicId::global();
+    let tagged = |nth: u32| {
+        let draft = Draft::new(1, UnixSeconds(NOW.0 - i64::from(nth))).tag("t", TopicId::global());
+        Author::numbered(1).admit(&draft.tag("r", nth), NOW)
+    };
+    let events: Vec<Admitted> = (0..10).map(tagged).collect();
+    let publish = || events.iter().cloned().map(Act::Publish);
+    apply(&store, [Act::carry(topic.clone(), "")].into_iter().chain(publish()).collect()).await;
+    let left: Vec<_> = events[4..].iter().map(|event| event.event().id()).collect();
+    let reason = UnlinkReason::Before(UnixMillis(i64::MAX));
+    apply(&store, vec![Act::Unlink { topic, events: left.clone(), reason }]).await;
+    let before = dump(&store).await;
+    tidy_all(&store).await;
+    assert_eq!(places(&directory), [(4, 6), (4, 0), (4, 0)]);
+    assert_eq!(dump(&store).await, before);
+    let again = apply(&store, publish().collect()).await;
+    let known = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate(_));
+    assert!(again.outcomes.iter().all(known), "{:?}", again.outcomes);
+    let sight = |id: &EventId| Sighting { event_id: *id, last_seen_at: NOW.into(), count: 1 };
+    apply(&store, vec![Act::Sightings(left[..2].iter().map(sight).collect())]).await;
+    let before = UnixMillis(i64::MAX);
+    let mut old = store.forgettable(before, 100).await.unwrap().events;
+    old.sort_unstable();
+    let mut all = left.clone();
+    all.sort_unstable();
+    assert_eq!(old, all, "each once");
+    apply(&store, vec![Act::Forget { events: old, tombstones: vec![], before }]).await;
+    assert_eq!(places(&directory), [(4, 0), (4, 0), (4, 0)]);
+    let again = apply(&store, publish().collect()).await;
+    let accepted = again.outcomes.iter().filter(|outcome| **outcome == Outcome::Accepted);
+    assert_eq!(accepted.count(), 6);
+}
+
+/// Whoever opens the store in the middle of a pass begins it again, and finds some rows gone.
+#[tokio::test]
+async fn a_pass_goes_on_after_a_restart() {
+    let directory = TempDir::new().unwrap();
+    let topic = TopicId::global();
+    let events: Vec<Admitted> = (0..3_000_u32)
+        .map(|nth| {
+            let draft = Draft::new(1, UnixSeconds(NOW.0 - i64::from(nth))).tag("t", &topic);
+            let draft = (0..3).fold(draft, |draft, tag| draft.tag("r", 3 * nth + tag));
+            Author::numbered(1).admit(&draft, NOW)
+        })
+        .collect();
+    let store = open(&directory);
+    apply(&store, vec![Act::carry(topic.clone(), "")]).await;
+    apply(&store, events.iter().cloned().map(Act::Publish).collect()).await;
+    let gone = events[1..].iter().map(|event| event.event().id()).collect();
+    apply(&store, vec![Act::Unlink { topic, events: gone, reason: UnlinkReason::Topic }]).await;
+    let before = dump(&store).await;
+    assert_eq!(store.tidy().await, Ok(Tidied::More));
+    let dangling: i64 = places(&directory).iter().map(|(_, dangling)| dangling).sum();
+    assert!((1..5 * 2_999).contains(&dangling), "{dangling} rows are left after one step");
+    drop(store);
+    let store = open(&directory);
+    assert!(tidy_all(&store).await > 1, "in steps");
+    assert_eq!(places(&directory), [(1, 0), (3, 0), (1, 0)]);
+    assert_eq!(dump(&store).await, before);
 }
 
 /// The floor rises at once; rows below it are deleted in steps, also by who opens the store next.

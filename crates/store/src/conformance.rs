@@ -112,6 +112,7 @@ cases! {
     }
     leaving {
         an_event_leaves_one_topic_and_stays_in_the_other
+        what_left_a_topic_is_not_linked_again
         the_body_goes_with_the_last_link
         a_purged_event_is_remembered
         a_removed_topic_forgets_its_events
@@ -149,6 +150,9 @@ cases! {
         the_last_step_of_the_ladder_evicts
         an_evicted_winner_never_comes_back
         storage_without_room_takes_deletions_alone
+        the_last_of_the_reserve_is_for_purging
+        the_room_of_the_disk_is_set_by_itself
+        the_last_move_of_the_ladder_is_kept
         topics_of_low_priority_are_paused_first
         backfill_is_stopped_first_of_all
         the_oldest_are_given_up_first_and_current_versions_last
@@ -158,6 +162,9 @@ cases! {
         what_is_stored_is_not_forgotten
         deletions_are_forgotten_after_their_time
         a_second_request_is_remembered_from_then_on
+        what_was_forgotten_is_too_old
+        how_much_was_forgotten_only_grows
+        a_deletion_is_remembered_from_the_date_of_what_it_refused
         a_task_is_one_instances
         a_lease_that_ran_out_changes_hands
         a_deposed_instance_moves_nothing

@@ -3,10 +3,10 @@
 use kukuri_event::EventId;
 
 use super::step::{Cause, Step};
-use crate::{MarkState, Outcome, Reason, State, UnixMillis, Usage, VersionKey};
+use crate::{MarkState, Outcome, Reason, Removed, State, UnixMillis, VersionKey};
 
 pub(super) fn expire(step: &mut Step, at: UnixMillis, events: &[EventId]) -> Outcome {
-    let mut hidden = Usage::default();
+    let mut hidden = Removed::default();
     for id in events {
         let Some(record) = step.view.records.get(id) else {
             continue;
@@ -15,7 +15,7 @@ pub(super) fn expire(step: &mut Step, at: UnixMillis, events: &[EventId]) -> Out
         if !due || !record.is_effective() {
             continue;
         }
-        hidden.add(record.bytes());
+        hidden.add_one(record.bytes());
         let key = VersionKey::of(record.event());
         step.hide(id, State::Expired, Reason::Expiration, Cause::node(at));
         if let Some(key) = key {

@@ -14,7 +14,7 @@ const SEEN_COUNT_MAX: u64 = i64::MAX.unsigned_abs();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
     New,
-    /// Effective, and not linked to these topics that are handled now.
+    /// Effective, and not linked to these topics that are handled now, nor taken out of them before.
     Unlinked(Vec<TopicId>),
     /// Nothing will change; this is the answer.
     Answer(Outcome),
@@ -28,7 +28,7 @@ pub fn known(view: &View, event: &Event, handled: &[TopicId]) -> Known {
     };
     let record = view.records.get(&event.id());
     if let Some(record) = record.filter(|record| record.is_effective()) {
-        let missing = handled.iter().filter(|topic| record.link(topic).is_none());
+        let missing = handled.iter().filter(|topic| record.may_join(topic));
         let missing: Vec<TopicId> = missing.cloned().collect();
         return if missing.is_empty() {
             duplicate(Duplicate::Known)

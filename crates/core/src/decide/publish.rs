@@ -7,6 +7,7 @@ use super::known::{Known, deleted, known};
 use super::room;
 use super::step::{Cause, Step};
 use super::unlink::cutoffs;
+use crate::admission::Age;
 use crate::{
     Admitted, Dedupe, Duplicate, Keep, Mark, MarkState, NodeTopic, Outcome, Reason, Record,
     Rejection, State, Tombstone, TombstoneKey, TopicId, UnixMillis, VersionKey,
@@ -28,6 +29,8 @@ pub(super) fn publish(step: &mut Step, at: UnixMillis, admitted: &Admitted) -> O
     match known(&step.view, event, &handled) {
         Known::Answer(outcome) => outcome,
         Known::Unlinked(topics) => link(step, admitted, &topics, cause),
+        // Even of what is refused or stale something is remembered.
+        Known::New if room::is_spent(step) => Outcome::Refused(Rejection::StorageFull),
         Known::New => match VersionKey::of(event) {
             Some(key) => publish_version(step, admitted, &key, &handled, cause),
             None => publish_regular(step, admitted, &handled, cause),
@@ -64,6 +67,11 @@ fn publish_regular(
     handled: &[TopicId],
     cause: Cause<'_>,
 ) -> Outcome {
+    // The door goes by its own settings; what was forgotten may have been so under others.
+    let created_at = admitted.event().created_at();
+    if admitted.age() == Age::Bounded && step.node().past.may_have_held(created_at) {
+        return Outcome::Refused(Rejection::TooOld);
+    }
     if deleted(&step.view, admitted.event()) {
         return refuse_deleted(step, admitted, cause);
     }
@@ -136,6 +144,7 @@ fn store(step: &mut Step, admitted: &Admitted, open: &[TopicId], cause: Cause<'_
         keep: Keep::of(admitted.event(), topics, &step.node().allowance.retention),
         state: State::Effective,
         links: Vec::with_capacity(open.len()),
+        left: Vec::new(),
     };
     open.iter().for_each(|topic| step.link(&mut record, topic, cause));
     step.count(|usage| usage.add(record.bytes()));
@@ -154,7 +163,10 @@ fn refuse_deleted(step: &mut Step, admitted: &Admitted, cause: Cause<'_>) -> Out
     let key = TombstoneKey { target: event.id(), pubkey: event.pubkey() };
     if let Some(tombstone) = step.view.tombstones.get(&key).copied() {
         let applied_at = tombstone.applied_at.or(Some(cause.at));
-        step.view.tombstones.set(&key, Some(Tombstone { applied_at, ..tombstone }));
+        // It is remembered for as long as this event could be taken in.
+        let recorded_at = tombstone.recorded_at.max(event.created_at().into());
+        let tombstone = Tombstone { applied_at, recorded_at, ..tombstone };
+        step.view.tombstones.set(&key, Some(tombstone));
     }
     Outcome::Refused(Rejection::Deleted)
 }

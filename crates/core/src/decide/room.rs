@@ -1,5 +1,5 @@
 //! Whether there is room for an event. It is asked for right before something is stored, so that the
-//! answer is exact. Deletions always find room: they are how room is made.
+//! answer is exact. Deletions find room as long as there is any: they are how room is made.
 
 use kukuri_event::Kind;
 
@@ -15,13 +15,11 @@ pub(super) fn for_new(
     admitted: &Admitted,
     topics: &[TopicId],
 ) -> Result<Vec<TopicId>, Rejection> {
-    if admitted.event().kind() == Kind::DELETION {
-        return Ok(topics.to_vec());
-    }
     let NodeState { usage, allowance, .. } = step.node();
-    if allowance.storage != Storage::Open {
-        return Err(Rejection::StorageFull);
+    if admitted.event().kind() == Kind::DELETION {
+        return for_links(step, admitted, topics);
     }
+    on_disk(step, admitted)?;
     if allowance.on_full == OnFull::Refuse && !allowance.capacity.has_room(*usage, bytes(admitted))
     {
         return Err(Rejection::NodeFull);
@@ -35,11 +33,9 @@ pub(super) fn for_links(
     admitted: &Admitted,
     topics: &[TopicId],
 ) -> Result<Vec<TopicId>, Rejection> {
+    on_disk(step, admitted)?;
     if admitted.event().kind() == Kind::DELETION {
         return Ok(topics.to_vec());
-    }
-    if step.node().allowance.storage != Storage::Open {
-        return Err(Rejection::StorageFull);
     }
     let (mut open, mut refusal) = (Vec::with_capacity(topics.len()), Rejection::TopicNotHandled);
     for topic in topics.iter().rev() {
@@ -49,6 +45,20 @@ pub(super) fn for_links(
         }
     }
     if open.is_empty() { Err(refusal) } else { Ok(open) }
+}
+
+/// Whether what is left of the disk is for upkeep alone.
+pub(super) fn is_spent(step: &Step) -> bool {
+    matches!(step.node().allowance.storage, Storage::Spent { .. })
+}
+
+/// Whether the disk has room for the event.
+fn on_disk(step: &Step, admitted: &Admitted) -> Result<(), Rejection> {
+    match step.node().allowance.storage {
+        Storage::Open => Ok(()),
+        Storage::Full { .. } if admitted.event().kind() == Kind::DELETION => Ok(()),
+        Storage::Full { .. } | Storage::Spent { .. } => Err(Rejection::StorageFull),
+    }
 }
 
 fn in_topic(step: &Step, admitted: &Admitted, topic: &TopicId) -> Result<(), Rejection> {

@@ -108,7 +108,8 @@ impl Step {
         self.view.usage.set(topic, Some(usage));
     }
 
-    /// Takes one topic from an event; says so on the feed if the event was visible there.
+    /// Takes one topic from an event, for good unless the topic itself goes; says so on the feed if the
+    /// event was visible there.
     pub fn unlink(
         &mut self,
         record: &mut Record,
@@ -117,6 +118,10 @@ impl Step {
         cause: Cause<'_>,
     ) {
         record.links.retain(|link| link.topic != *topic);
+        if reason != Reason::Topic {
+            let place = record.left.partition_point(|left| left < topic);
+            record.left.insert(place, topic.clone());
+        }
         if record.is_effective() {
             self.emit(Op::Delete, Some(reason), record, topic, cause);
         }

@@ -6,8 +6,8 @@ use kukuri_event::EventId;
 
 use super::step::{Cause, Step};
 use crate::{
-    Cutoffs, MarkState, OnFull, Outcome, Reason, Record, TopicId, UnixMillis, UnlinkReason, Usage,
-    VersionKey,
+    Cutoffs, MarkState, OnFull, Outcome, Reason, Record, Removed, TopicId, UnixMillis,
+    UnlinkReason, Usage, VersionKey,
 };
 
 /// Takes events out of one topic, those for which the reason holds when it is their turn.
@@ -18,15 +18,16 @@ pub(super) fn unlink(
     events: &[EventId],
     reason: UnlinkReason,
 ) -> Outcome {
-    let mut removed = Usage::default();
+    let mut removed = Removed::default();
     for id in events {
         let record = step.view.records.get(id).filter(|record| record.link(topic).is_some());
         let Some(record) = record.filter(|record| holds(step, at, topic, record, reason)) else {
             continue;
         };
         let record = record.clone();
-        removed.add(record.bytes());
-        leave(step, record, slice::from_ref(topic), reason.into(), at);
+        removed.add_one(record.bytes());
+        let gone = leave(step, record, slice::from_ref(topic), reason.into(), at);
+        gone.into_iter().for_each(|bytes| removed.gone.add(bytes));
     }
     Outcome::Removed(removed)
 }
@@ -60,7 +61,7 @@ pub(super) fn cutoffs(step: &Step, topic: &TopicId, at: UnixMillis) -> Cutoffs {
 
 /// Takes events out of all their topics while the node holds more than `to`.
 pub(super) fn evict(step: &mut Step, at: UnixMillis, events: &[EventId], to: Usage) -> Outcome {
-    let mut removed = Usage::default();
+    let mut removed = Removed::default();
     for id in events {
         let node = step.node();
         let more = node.usage.events > to.events || node.usage.bytes > to.bytes;
@@ -68,23 +69,31 @@ pub(super) fn evict(step: &mut Step, at: UnixMillis, events: &[EventId], to: Usa
             break;
         }
         if let Some(record) = step.view.records.get(id).cloned() {
-            removed.add(record.bytes());
+            removed.add_one(record.bytes());
             let topics: Vec<TopicId> = record.topics().cloned().collect();
-            leave(step, record, &topics, Reason::Capacity, at);
+            let gone = leave(step, record, &topics, Reason::Capacity, at);
+            gone.into_iter().for_each(|bytes| removed.gone.add(bytes));
         }
     }
     Outcome::Removed(removed)
 }
 
-/// A body goes with its last link. Dedupe remembers it, unless its topic was removed.
-fn leave(step: &mut Step, mut record: Record, topics: &[TopicId], reason: Reason, at: UnixMillis) {
+/// A body goes with its last link; then it is said what it weighed. Dedupe remembers it, unless its topic was
+/// removed.
+fn leave(
+    step: &mut Step,
+    mut record: Record,
+    topics: &[TopicId],
+    reason: Reason,
+    at: UnixMillis,
+) -> Option<u64> {
     let id = record.event().id();
     for topic in topics {
         step.unlink(&mut record, topic, reason, Cause::node(at));
     }
     if !record.links.is_empty() {
         step.view.records.set(&id, Some(record));
-        return;
+        return None;
     }
     step.count(|usage| usage.remove(record.bytes()));
     step.view.records.set(&id, None);
@@ -95,4 +104,5 @@ fn leave(step: &mut Step, mut record: Record, topics: &[TopicId], reason: Reason
     if let Some(key) = VersionKey::of(record.event()).filter(|_| record.is_effective()) {
         step.retire_mark(&key, &id, state);
     }
+    Some(record.bytes())
 }

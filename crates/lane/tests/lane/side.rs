@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kukuri_core::{Act, Duplicate, Outcome, Usage};
+use kukuri_core::{Act, Duplicate, Outcome, Removed};
 use kukuri_event::UnixSeconds;
 use kukuri_lane::LaneConfig;
 use kukuri_store::StoreError;
@@ -121,7 +121,7 @@ async fn heads_follow_the_store() {
     let mut heads = lane.heads();
     assert!(lane.run(publish(&note(0))).await.is_ok());
     assert_eq!(heads.borrow_and_update().0, 1);
-    let nothing = Outcome::Removed(Usage::default());
+    let nothing = Outcome::Removed(Removed::default());
     assert_eq!(lane.run(Act::Expire(Vec::new())).await, Ok(nothing));
     assert_eq!(lane.heads().borrow().0, 1);
 }

@@ -30,9 +30,10 @@ const BATCH_EVENTS: usize = 1024;
 /// Rates are read from counters about so often: a moment that ends with neither side's end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Limits: see "Must show" of the issue of retention.
-const INGEST_KEPT_PERCENT_MIN: f64 = 80.0;
-const PURGE_RATE_MIN: f64 = 5_000.0;
+/// Events that are put in beside a purge: enough to see its rate.
+const FRESH_EVENTS_MAX: usize = 100_000;
+
+/// Limit: see "Must show" of the issue of retention.
 const ANNOUNCE_RATE_MIN: f64 = 10_000.0;
 
 /// What is said beside a figure that has a limit.
@@ -47,8 +48,9 @@ pub async fn measure(kind: Kind, bulk: &Bulk, purged: usize) -> anyhow::Result<(
         fill(&backend, &Bulk { until, events, ..bulk.clone() }).await?;
     }
     let backend = backend.reopened().await?;
-    eprintln!("signing {purged} events …");
-    let fresh = admit(&Bulk { events: purged, ..bulk.clone() }.lines());
+    let events = purged.min(FRESH_EVENTS_MAX);
+    eprintln!("signing {events} events …");
+    let fresh = admit(&Bulk { events, ..bulk.clone() }.lines());
     let clock: Clock = Arc::new(|| NOW.into());
     let lane = Arc::new(Lane::start(Arc::clone(&backend.store), clock, LaneConfig::STANDARD));
     beside_ingest(&*backend.store, &lane, &fresh).await?;
@@ -66,7 +68,9 @@ async fn fill(backend: &Backend, bulk: &Bulk) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ingest alone before and after, because the machine has better and worse minutes.
+/// What a purge takes from the lane itself, for comparison: here nobody verifies signatures, which is what
+/// publishing is bound by, so that the lane has no time to spare. `kukuri-bench purge` measures what is kept
+/// of publishing. Ingest alone before and after, because the machine has better and worse minutes.
 async fn beside_ingest(
     store: &dyn Store,
     lane: &Arc<Lane>,
@@ -81,9 +85,7 @@ async fn beside_ingest(
     let (last, _) = rates(lane, after, std::future::pending(), &AtomicU64::new(0)).await?;
     let kept = 100.0 * beside / ((first + last) / 2.0);
     println!(
-        "purge beside ingest: {SENDERS} senders put in {beside:.0} events/s, {first:.0} before and {last:.0} after it: {kept:.0} % kept (at least {INGEST_KEPT_PERCENT_MIN:.0} %: {}); {purging:.0} events/s leave (at least {PURGE_RATE_MIN:.0}: {})",
-        verdict(kept >= INGEST_KEPT_PERCENT_MIN),
-        verdict(purging >= PURGE_RATE_MIN),
+        "purge beside ingest: {SENDERS} senders put in {beside:.0} events/s, {first:.0} before and {last:.0} after it: {kept:.0} % kept; {purging:.0} events/s leave (the bare lane, for comparison)"
     );
     Ok(())
 }
@@ -128,7 +130,7 @@ async fn purge(
     let looks = plan(Stats { topics: &topics, node: &node }, Keeping::STANDARD, now);
     let sweep = Sweep { store, lane, fence: None, pace, until: None };
     for look in looks.into_iter().filter(|look| matches!(look, Look::Aged { .. })) {
-        let mut told = |chunk: kukuri_core::Usage| {
+        let mut told = |chunk: kukuri_core::Removed| {
             left.fetch_add(chunk.events, Ordering::Relaxed);
         };
         sweep.run(&Target::Planned(look), now, &mut told).await?;

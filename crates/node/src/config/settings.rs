@@ -184,7 +184,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting(
         "capacity.disk_reserve_mib",
-        "With less than this free on the disk, nothing is taken in; deleting and purging go on. For SQLite, whose log alone takes 32: leave it at 64 or more.",
+        "With less than this free on the disk, nothing but deletions is taken in, and with less than a quarter of it nothing at all; purging goes on. For SQLite, whose log alone takes 32: leave it at 128 or more.",
     ),
     setting("limits.message_bytes_max", "A message of a client."),
     setting("limits.filters_max", "Filters of one REQ or COUNT."),

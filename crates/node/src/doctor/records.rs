@@ -27,9 +27,11 @@ impl Effective {
     pub fn record(&mut self, record: &Record, findings: &mut Findings) {
         let event = record.event();
         let sorted = record.links.is_sorted_by(|a, b| a.topic < b.topic);
+        let sorted = sorted && record.left.is_sorted_by(|a, b| a < b);
         let later = record.links.iter().all(|link| link.seq >= record.seq);
-        if record.links.is_empty() || !sorted || !later {
-            let problem = "its links are empty, out of order, or older than the event";
+        let apart = record.left.iter().all(|topic| record.link(topic).is_none());
+        if record.links.is_empty() || !sorted || !later || !apart {
+            let problem = "its links are empty, out of order, older than the event, or given up";
             findings.add("links", Subject::Event(event.id()), problem, REBUILD);
         }
         if !record.is_effective() {

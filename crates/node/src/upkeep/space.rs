@@ -2,11 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use kukuri_core::Storage;
+use kukuri_core::{Act, Storage, Task};
+use kukuri_lane::Lane;
+use kukuri_store::{Clock, Store, node_state};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{ROUND_INTERVAL, UpkeepError, percent_of};
 
 /// A full disk counts as open again when so much more than the reserve is free, in percent of it: the
 /// space that one purge gives back must not let in what fills it at once.
-const RELEASE_PERCENT: u64 = 125;
+const RELEASE_PERCENT: u32 = 125;
+
+/// Deletions are taken in until no more than this part of the reserve is free. What is left is enough for
+/// purging.
+const LAST_PARTS: u64 = 4;
 
 /// A directory on a disk of this machine's.
 #[derive(Clone, Debug)]
@@ -24,14 +33,62 @@ impl Disk {
     }
 }
 
+/// Looks at the disk for who opens a store while no node runs: events are taken in by what is free now, and
+/// not by what somebody found when a node ran last. A node that runs looks by itself.
+pub struct Lookout<'a> {
+    pub store: &'a dyn Store,
+    pub lane: &'a Lane,
+    pub clock: &'a Clock,
+    pub disk: Option<Disk>,
+    pub reserve_bytes: u64,
+}
+
+impl Lookout<'_> {
+    /// # Errors
+    /// The store or the lane does not answer; what was said before holds on.
+    pub async fn look(&self) -> Result<(), UpkeepError> {
+        let node = node_state(self.store).await?;
+        if node.leases.held_until(Task::Upkeep, (self.clock)()).is_some() {
+            return Ok(());
+        }
+        let (before, free_bytes) =
+            (node.allowance.storage, self.disk.as_ref().and_then(Disk::free_bytes));
+        let storage = storage(before, free_bytes, self.reserve_bytes);
+        if storage != before {
+            let _ = self.lane.run(Act::SetStorage(storage)).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks again and again, as often as a node that runs. Never ends by itself.
+    pub async fn run(&self) {
+        let mut looks = interval(ROUND_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            // Whatever is the matter with the store, those who write to it will be told.
+            let _ = self.look().await;
+        }
+    }
+}
+
 /// Whether there is room, by what is free and what was said before.
 pub(super) fn storage(before: Storage, free_bytes: Option<u64>, reserve_bytes: u64) -> Storage {
     let Some(free_bytes) = free_bytes else { return Storage::Open };
-    let needed = match before {
-        Storage::Open => reserve_bytes,
-        Storage::Full { .. } => reserve_bytes.saturating_mul(RELEASE_PERCENT) / 100,
+    let last_bytes = reserve_bytes / LAST_PARTS;
+    let released = |bytes: u64| percent_of(bytes, RELEASE_PERCENT);
+    let (full_below, spent_below) = match before {
+        Storage::Open => (reserve_bytes, last_bytes),
+        Storage::Full { .. } => (released(reserve_bytes), last_bytes),
+        Storage::Spent { .. } => (released(reserve_bytes), released(last_bytes)),
     };
-    if free_bytes < needed { Storage::Full { reserve_bytes } } else { Storage::Open }
+    if free_bytes < spent_below {
+        Storage::Spent { reserve_bytes: last_bytes }
+    } else if free_bytes < full_below {
+        Storage::Full { reserve_bytes }
+    } else {
+        Storage::Open
+    }
 }
 
 #[cfg(test)]
@@ -47,5 +104,23 @@ mod tests {
             assert_eq!(storage(before, Some(free), 1000), after, "{free}");
         }
         assert_eq!(storage(full, None, 1000), open, "a disk of somebody else's");
+    }
+
+    #[test]
+    fn the_last_of_the_reserve_is_left_with_a_margin() {
+        let (open, full) = (Storage::Open, Storage::Full { reserve_bytes: 1000 });
+        let spent = Storage::Spent { reserve_bytes: 250 };
+        for (before, free, after) in [
+            (open, 250, full),
+            (open, 249, spent),
+            (full, 250, full),
+            (full, 249, spent),
+            (spent, 311, spent),
+            (spent, 312, full),
+            (spent, 1249, full),
+            (spent, 1250, open),
+        ] {
+            assert_eq!(storage(before, Some(free), 1000), after, "{before:?} {free}");
+        }
     }
 }

@@ -4,14 +4,21 @@
 use std::time::Duration;
 
 use kukuri_core::{
-    Act, Cutoffs, Fence, Look, Outcome, Task, TopicId, UnixMillis, UnlinkReason, Usage,
+    Act, Cutoffs, Fence, Look, Outcome, Removed, Task, TopicId, UnixMillis, UnlinkReason, Usage,
 };
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Store, StoreError, name};
 use tokio::time::{Instant, sleep_until};
 
-/// Events that leave in one command: few enough that other writers hardly notice.
+/// Events that leave in one command.
 pub const CHUNK_EVENTS_MAX: usize = 500;
+
+/// How often events leave at a pace. Whoever publishes waits for the chunk that is in their batch, so that
+/// many small ones cost them less than a few large ones.
+const CHUNKS_PER_SECOND: u32 = 50;
+
+/// Who keeps a pace and was held up catches up, but for no more than this.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Events that are looked for at once where most of what is found leaves: whoever looks passes by what
 /// stays, and by what has left and was not cleared away yet.
@@ -28,6 +35,17 @@ pub enum Pace {
 
 impl Pace {
     pub const BESIDE_INGEST: Self = Self::EventsPerSecond(5_500);
+
+    /// Events that leave in one command: few enough that other writers hardly notice.
+    fn chunk_events_max(self) -> usize {
+        match self {
+            Self::EventsPerSecond(rate) => {
+                let events = usize::try_from(rate / CHUNKS_PER_SECOND).unwrap_or(CHUNK_EVENTS_MAX);
+                events.clamp(1, CHUNK_EVENTS_MAX)
+            }
+            Self::Unbounded => CHUNK_EVENTS_MAX,
+        }
+    }
 
     fn duration(self, events: u64) -> Duration {
         match self {
@@ -105,13 +123,12 @@ impl Sweep<'_> {
         &self,
         target: &Target,
         now: UnixMillis,
-        told: &mut (dyn FnMut(Usage) + Send),
+        told: &mut (dyn FnMut(Removed) + Send),
     ) -> Result<(Usage, Ended), SweepError> {
-        let mut total = Usage::default();
+        let (mut total, mut due) = (Usage::default(), Instant::now());
         while let Some(act) = target.next(self.store, now).await? {
             let before = total.events;
-            for chunk in chunks(act) {
-                let started = Instant::now();
+            for chunk in chunks(act, self.pace.chunk_events_max()) {
                 let Outcome::Removed(removed) = self.lane.run(self.fenced(chunk)).await? else {
                     return Ok((total, Ended::Done));
                 };
@@ -121,7 +138,8 @@ impl Sweep<'_> {
                 total.events += removed.events;
                 total.bytes += removed.bytes;
                 told(removed);
-                sleep_until(started + self.pace.duration(removed.events)).await;
+                due = due.max(earliest()) + self.pace.duration(removed.events);
+                sleep_until(due).await;
                 if self.until.is_some_and(|until| Instant::now() >= until) {
                     return Ok((total, Ended::OutOfTime));
                 }
@@ -141,13 +159,48 @@ impl Sweep<'_> {
     }
 }
 
-/// The same in commands that other writers hardly notice.
-fn chunks(act: Act) -> Vec<Act> {
+/// What was due before that is not made up for.
+fn earliest() -> Instant {
+    let now = Instant::now();
+    now.checked_sub(LATE_MAX).unwrap_or(now)
+}
+
+/// The same in several commands.
+fn chunks(act: Act, events_max: usize) -> Vec<Act> {
     match act {
         Act::Unlink { topic, events, reason } => {
-            let chunks = events.chunks(CHUNK_EVENTS_MAX).map(<[_]>::to_vec);
+            let chunks = events.chunks(events_max).map(<[_]>::to_vec);
             chunks.map(|events| Act::Unlink { topic: topic.clone(), events, reason }).collect()
         }
         act => vec![act],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kukuri_event::EventId;
+
+    use super::*;
+
+    #[test]
+    fn a_pace_is_kept_in_small_chunks_that_leave_nothing_out() {
+        let ids: Vec<EventId> = (0..=250_u8).map(|nth| EventId::from_bytes([nth; 32])).collect();
+        let reason = UnlinkReason::Retention;
+        for (pace, events_max) in [
+            (Pace::EventsPerSecond(1), 1),
+            (Pace::EventsPerSecond(5_500), 110),
+            (Pace::EventsPerSecond(u32::MAX), CHUNK_EVENTS_MAX),
+            (Pace::Unbounded, CHUNK_EVENTS_MAX),
+        ] {
+            assert_eq!(pace.chunk_events_max(), events_max, "{pace:?}");
+            let act = Act::Unlink { topic: TopicId::global(), events: ids.clone(), reason };
+            let chunks = chunks(act, events_max).into_iter().map(|chunk| match chunk {
+                Act::Unlink { events, .. } => events,
+                other => panic!("{other:?}"),
+            });
+            let chunks: Vec<Vec<EventId>> = chunks.collect();
+            assert!(chunks.iter().all(|chunk| (1..=events_max).contains(&chunk.len())));
+            assert_eq!(chunks.concat(), ids);
+        }
     }
 }

@@ -110,6 +110,11 @@ impl Site {
         if self.database.is_some() { "check --database;" } else { "check --data;" }
     }
 
+    /// Whether the store lies on a disk that the program looks at.
+    pub fn has_own_disk(&self) -> bool {
+        self.database.is_none()
+    }
+
     /// Where the test may write.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

@@ -5,7 +5,7 @@ use kukuri_testkit::condition::wait_for;
 use serde_json::{Value, json};
 
 use crate::running::Running;
-use crate::site::{Ended, LIMIT, NOW, Site, ended, ids, notes, signed, system_time};
+use crate::site::{Ended, LIMIT, NOW, Site, ended, ids, notes, signed, system_time, text};
 
 const GLOBAL: &str = "kukuri:global";
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -58,6 +58,61 @@ pub fn a_purge_takes_what_the_policy_no_longer_keeps(site: &Site) {
     site.run(&["doctor"]).ok();
 }
 
+/// A dry run says what the purge then does, to the byte: what has aged, what has to make room, and events that
+/// leave several topics or stay in one of them.
+pub fn a_dry_run_tells_what_the_purge_does(site: &Site) {
+    let names = ["aged", "full", "kept"];
+    let topics: Vec<String> = names.iter().map(|name| added(site, name)).collect();
+    let [aged, full, kept] = &topics[..] else { unreachable!("there are three") };
+    let mut lines = Vec::new();
+    for nth in 0..40 {
+        let tags = match nth % 4 {
+            0 => vec![aged],
+            1 => vec![aged, full],
+            2 => vec![aged, full, kept],
+            _ => vec![full],
+        };
+        let tags: Vec<_> = tags.into_iter().map(|topic| ("t", topic.as_str())).collect();
+        lines.push(signed(1, 1, 100 + nth, &tags));
+    }
+    lines.push(signed(2, 30_023, 5, &[("t", full), ("d", "x")]));
+    // Every one of them carries the global topic as well.
+    site.import(&lines).ok();
+    for (topic, args) in [
+        (GLOBAL, ["--retention-days", "2"]),
+        (aged, ["--retention-days", "5"]),
+        (full, ["--max-events", "4"]),
+    ] {
+        site.run(&[&["topic", "policy", topic][..], &args].concat()).ok();
+    }
+    for days in [0, 3, 6, 31] {
+        for scope in [&[][..], &["--topic", "full"], &["--topic", "kept"]] {
+            let purge = |args: &[&str]| later(site, days, &[&["purge"], scope, args].concat()).ok();
+            let figures = |ended: Ended, begin: &str| {
+                let line = ended.stderr.lines().find(|line| line.starts_with(begin));
+                let line = line.unwrap_or_else(|| panic!("no {begin:?} in {}", ended.stderr));
+                line[begin.len()..].replace("; nothing was changed", "")
+            };
+            let foretold = figures(purge(&["--dry-run"]), "would purge ");
+            let done = figures(purge(&[]), "purged ");
+            println!("{days} {scope:?}: {foretold}");
+            assert_eq!(foretold, done, "after {days} days, {scope:?}");
+            assert!(purge(&["--dry-run"]).stderr.contains("would purge 0 events (0 bytes);"));
+        }
+    }
+    let left = site.run(&["status", "--json"]).ok().json().remove(0);
+    assert_eq!(left["events"], 1, "the current version");
+    site.run(&["doctor"]).ok();
+}
+
+/// The id of a new topic.
+fn added(site: &Site, name: &str) -> String {
+    site.run(&["topic", "add", name]).ok();
+    let topics = site.topics();
+    let topic = topics.iter().find(|topic| topic["name"] == name).unwrap();
+    topic["topic_id"].as_str().unwrap().to_owned()
+}
+
 pub fn a_purge_by_time_takes_everything_before_it(site: &Site) {
     site.import(&[notes(3), vec![signed(1, 0, 10, &[])]].concat()).ok();
     let at = NOW.0.to_string();
@@ -84,6 +139,34 @@ pub fn status_tells_what_the_node_holds(site: &Site) {
     {
         assert!(told.contains(words), "{words} in {told}");
     }
+}
+
+/// Whoever opens the store goes by what is free now, and not by what a node found that ran once. (The disk
+/// of a PostgreSQL is its server's own.)
+pub fn every_door_looks_at_the_disk(site: &Site) {
+    let importing = |lines: &[String], reserve_mib: &str| {
+        let file = site.file("import.jsonl", lines);
+        let mut command = site.command(&["import", text(&file)]);
+        ended(command.env("KUKURI_CAPACITY_DISK_RESERVE_MIB", reserve_mib))
+    };
+    let storage = || site.run(&["status", "--json"]).ok().json()[0]["allowance"]["storage"].clone();
+    let lines = notes(3);
+    // No disk has so much room.
+    let short = importing(&lines[..1], "1000000000000");
+    if site.has_own_disk() {
+        short.code(3).says("storage_full");
+        assert!(storage()["spent"]["reserve_bytes"].as_u64() > Some(0), "{}", storage());
+    } else {
+        short.ok();
+    }
+    importing(&lines[1..2], "0").ok().says("accepted                      1");
+    assert_eq!(storage(), json!("open"));
+    let mut purge = site.command(&["purge"]);
+    ended(purge.env("KUKURI_CAPACITY_DISK_RESERVE_MIB", "1000000000000")).ok();
+    assert_eq!(storage() == json!("open"), !site.has_own_disk());
+    let running = Running::start(site, &[]);
+    wait_for("room", LIMIT, || (storage() == json!("open")).then_some(())).unwrap();
+    running.end();
 }
 
 /// What has expired leaves within seconds, and a topic over its limit lets its oldest go.

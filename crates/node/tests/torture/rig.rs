@@ -81,6 +81,8 @@ impl Place {
         };
         let mut command = program.command();
         command.env_remove(UNSAFE_FOR_TESTS).env_remove("KUKURI_DATABASE");
+        // Disks are small here, and full where a test is about that.
+        command.env("KUKURI_CAPACITY_DISK_RESERVE_MIB", "0");
         command.arg(flag).arg(value).arg("--now").arg(now.0.to_string());
         command
     }

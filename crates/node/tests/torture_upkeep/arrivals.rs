@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use kukuri_core::{IngestPolicy, Source};
+use kukuri_core::{IngestPolicy, Keeping, Source, UnixMillis};
 use kukuri_event::UnixSeconds;
+use kukuri_node::upkeep::UpkeepSettings;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::spec::Event;
 
 use crate::home::Home;
-use crate::rig::{DAY, Node, START, Time, doctor, topic};
+use crate::rig::{DAY, LEASE_OVER, Node, SETTINGS, START, Time, doctor, topic};
 
 const DOORS: [Source; 4] = [Source::Ws, Source::Gossip, Source::Backfill, Source::Import];
 const TOPICS: [char; 4] = ['a', 'b', 'c', 'd'];
@@ -180,4 +181,86 @@ async fn nothing_comes_back_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_comes_back_on_postgres() {
     nothing_comes_back(Home::postgres()).await;
+}
+
+/// Ids were remembered for 40 days, and are remembered for 180 from then on. What was forgotten after 40 is
+/// younger than the new age rule asks for, and came back.
+async fn longer_memory_lets_nothing_back(home: Home) {
+    let time = Time::start();
+    let mut node = Node::start(home.open().await, &time);
+    let memory = |memory_days| {
+        let keeping = Keeping { memory_days, ..Keeping::STANDARD };
+        UpkeepSettings { keeping, ..SETTINGS }
+    };
+    node.resettle(memory(40));
+    for digit in TOPICS {
+        node.set_topic(digit, IngestPolicy::default()).await;
+    }
+    let all = leave(&mut node).await;
+    // What was deleted before it came does come, while that is remembered.
+    time.pass(31 * DAY);
+    node.keep().await;
+    come_again(&node, &all).await;
+    time.pass(19 * DAY);
+    node.keep().await;
+    time.pass(LEASE_OVER);
+    node.resettle(memory(180));
+    for _ in 0..6 {
+        for Gone { how, text, .. } in &all {
+            let arrivals = DOORS.map(|door| (text.clone(), door));
+            for said in node.publish(&arrivals).await {
+                assert!(!said.is_empty(), "{how}: it is back {}", time.now().0);
+            }
+        }
+        let there = visible(&node).await;
+        assert!(all.iter().all(|gone| !there.contains(&id(&gone.text))));
+        node.keep().await;
+        time.pass(30 * DAY);
+    }
+    let now = time.now().seconds();
+    let new = author().sign(&Draft::new(1, now).tag("t", topic('a')));
+    assert_eq!(node.say(&new).await, "", "what is new is taken in");
+    node.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn longer_memory_lets_nothing_back_on_sqlite() {
+    longer_memory_lets_nothing_back(Home::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn longer_memory_lets_nothing_back_on_postgres() {
+    longer_memory_lets_nothing_back(Home::postgres()).await;
+}
+
+/// A note that its author has dated ten days ahead, and deleted before it could be sent. The request was
+/// forgotten 180 days after it came, when the note was not yet too old.
+async fn a_note_of_the_future_stays_deleted(home: Home) {
+    let time = Time::start();
+    let mut node = Node::start(home.open().await, &time);
+    node.set_topic('a', IngestPolicy::default()).await;
+    let ahead = START.saturating_add(10 * 24 * 60 * 60);
+    let note = author().sign(&Draft::new(1, ahead).tag("t", topic('a')));
+    assert_eq!(node.say(&request('a', "e", id(&note))).await, "");
+    for days in [10, 178, 180, 181, 188, 189, 190, 191, 400] {
+        let at = UnixMillis::from(START).0 + i64::from(days) * DAY.as_millis() as i64;
+        time.pass(Duration::from_millis((at - time.now().0).unsigned_abs()));
+        node.keep().await;
+        let expected = match days {
+            ..=189 => "blocked: deleted by its author",
+            _ => "invalid: created_at too old",
+        };
+        assert_eq!(node.say(&note).await, expected, "after {days} days");
+    }
+    node.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_of_the_future_stays_deleted_on_sqlite() {
+    a_note_of_the_future_stays_deleted(Home::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_of_the_future_stays_deleted_on_postgres() {
+    a_note_of_the_future_stays_deleted(Home::postgres()).await;
 }

@@ -5,6 +5,8 @@ mod arrivals;
 mod crash;
 mod full;
 mod home;
+mod ladder;
 mod reserve;
 mod rig;
+mod turns;
 mod year;

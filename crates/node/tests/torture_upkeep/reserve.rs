@@ -17,11 +17,13 @@ use crate::home::Home;
 use crate::rig::{Node, SETTINGS, START, Time, doctor, topic};
 
 const MIB: u64 = 1 << 20;
-const RESERVE_BYTES: u64 = 24 * MIB;
+const RESERVE_BYTES: u64 = 96 * MIB;
 /// Less than the reserve, and enough for what deleting and purging write.
-const FREE_BYTES: u64 = 20 * MIB;
+const FREE_BYTES: u64 = 80 * MIB;
+/// Less than a quarter of the reserve, and enough for what purging writes.
+const LAST_BYTES: u64 = 20 * MIB;
 /// With room to spare for a server and its log.
-const DISK_BYTES: u64 = 320 * MIB;
+const DISK_BYTES: u64 = 400 * MIB;
 const NOTES: usize = 200;
 
 fn note(digit: char, nth: usize) -> String {
@@ -69,6 +71,19 @@ async fn reserve(home: Home, disk: &Path) {
     assert!(node.visible('b').await.is_empty());
     assert_eq!(doctor(&*node.store).await, [] as [&str; 0]);
     assert_eq!(node.say(&new).await, "error: storage full", "the ballast is still there");
+
+    // Deletions are events: they do not take the last of the reserve.
+    let more = disk.join("more");
+    fill(&more, LAST_BYTES).expect("the disk can be filled");
+    upkeep(&mut node).await;
+    let (target, late) = (note('a', 1), request(&note('a', 1)));
+    assert_eq!(node.say(&late).await, "error: storage full");
+    assert!(node.visible('a').await.contains(&Event::read(&target).id));
+    assert_eq!(node.purge('a').await.events, NOTES as u64 + 1, "purging goes on");
+    fs::remove_file(&more).expect("the ballast can be dropped");
+    upkeep(&mut node).await;
+    assert_eq!(node.say(&late).await, "", "deleting goes on again");
+    assert_eq!(node.say(&new).await, "error: storage full");
 
     fs::remove_file(&ballast).expect("the ballast can be dropped");
     upkeep(&mut node).await;

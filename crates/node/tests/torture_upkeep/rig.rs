@@ -14,7 +14,7 @@ use kukuri_core::{
 use kukuri_event::{Filter, UnixSeconds};
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_node::doctor::Walk;
-use kukuri_node::upkeep::{Disk, Keeper, Pace, Sweep, Target, UpkeepSettings};
+use kukuri_node::upkeep::{Budget, Disk, Keeper, Pace, Sweep, Target, UpkeepSettings};
 use kukuri_store::{Clock, Entry, Place, Query, Store, Tidied, node_state};
 use kukuri_testkit::generate::Seed;
 
@@ -78,6 +78,8 @@ pub struct Node {
     pub lane: Arc<Lane>,
     pub keeper: Keeper,
     pub time: Time,
+    /// Of every door.
+    pub limits: Limits,
 }
 
 impl Node {
@@ -95,13 +97,16 @@ impl Node {
         let lane = Arc::new(lane);
         let keeper =
             Keeper::new(Arc::clone(&store), Arc::clone(&lane), time.clock(), settings, disk);
-        Self { store, lane, keeper, time: time.clone() }
+        let keeper = keeper.with_budget(Budget::UNBOUNDED);
+        Self { store, lane, keeper, time: time.clone(), limits: Limits::STANDARD }
     }
 
     /// As an operator who edits the settings and starts the node again.
     pub fn resettle(&mut self, settings: UpkeepSettings) {
         let (store, lane) = (Arc::clone(&self.store), Arc::clone(&self.lane));
-        self.keeper = Keeper::new(store, lane, self.time.clock(), settings, None);
+        let keeper = Keeper::new(store, lane, self.time.clock(), settings, None);
+        self.keeper = keeper.with_budget(Budget::UNBOUNDED);
+        self.limits.dedupe_retention_days = settings.keeping.memory_days.into();
     }
 
     pub async fn set_topic(&self, digit: char, ingest_policy: IngestPolicy) {
@@ -119,9 +124,8 @@ impl Node {
 
     /// What is said to events that come by some doors, one after the other.
     pub async fn publish(&self, arrivals: &[(String, Source)]) -> Vec<String> {
-        let now = self.time.now();
         let screened: Vec<Result<Admitted, Rejection>> =
-            arrivals.iter().map(|(text, source)| admit(text, now, Age::Bounded, *source)).collect();
+            arrivals.iter().map(|(text, source)| self.admit(text, Age::Bounded, *source)).collect();
         let acts = screened.iter().flatten().cloned().map(Act::Publish).collect();
         let tickets = self.lane.submit_all(acts).await.expect("there is room");
         let mut answers = tickets.await.into_iter();
@@ -141,9 +145,20 @@ impl Node {
 
     /// As `import --any-age`: the one door that lets in what was forgotten.
     pub async fn import_of_any_age(&self, text: &str) -> String {
-        let admitted = admit(text, self.time.now(), Age::Any, Source::Import);
+        let admitted = self.admit(text, Age::Any, Source::Import);
         let act = Act::Publish(admitted.expect("it is valid"));
         self.lane.run(act).await.expect("the lane answers").message()
+    }
+
+    fn admit(&self, text: &str, age: Age, source: Source) -> Result<Admitted, Rejection> {
+        let door = Door {
+            limits: &self.limits,
+            topicless: Topicless::Reject,
+            age,
+            now: self.time.now(),
+            handles: &|_| true,
+        };
+        screen(text, Rate::Within, &door)?.verify()?.admit(Verdict::Admit, source, None)
     }
 
     /// As an operator who wants rid of what came into a topic before now.
@@ -213,17 +228,6 @@ impl Node {
 }
 
 pub type Counters = BTreeMap<Option<TopicId>, Usage>;
-
-fn admit(text: &str, now: UnixMillis, age: Age, source: Source) -> Result<Admitted, Rejection> {
-    let door = Door {
-        limits: &Limits::STANDARD,
-        topicless: Topicless::Reject,
-        age,
-        now,
-        handles: &|_| true,
-    };
-    screen(text, Rate::Within, &door)?.verify()?.admit(Verdict::Admit, source, None)
-}
 
 /// One table of the raw state.
 pub async fn pages(store: &dyn Store, mut place: Place) -> Vec<Entry> {

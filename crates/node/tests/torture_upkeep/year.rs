@@ -47,13 +47,16 @@ const MINUTES_WATCHED: u32 = 6;
 /// After the year nothing comes any more, until all of it is forgotten.
 const QUIET_MONTHS: u32 = 8;
 
-/// When the operator changes what the node may hold, and what to.
+/// When the operator changes what the node may hold and how long it remembers, and what to.
 const PHASES: &[(u32, NodeRules)] = &[
     // Less than there is: the ladder is climbed to its end.
     (190, NodeRules { max_events: Some(250), ..NODE }),
     (240, NODE),
     (270, NodeRules { max_bytes: Some(220_000), full: Full::Refuse, ..NODE }),
     (300, NODE),
+    // What is forgotten meanwhile does not come back when memory is longer again.
+    (310, NodeRules { memory_days: 45, ..NODE }),
+    (325, NODE),
 ];
 
 /// When the operator changes how long a topic keeps events: from which day on, which topic, and to what.

@@ -1,6 +1,6 @@
 //! The rows of `events`.
 
-use kukuri_core::Record;
+use kukuri_core::{Record, Seq};
 
 use super::{Bulk, Columns};
 use crate::error::Fault;
@@ -85,12 +85,14 @@ fn body(record: &Record) -> Result<&str, Fault> {
     })
 }
 
-/// The column `links`.
+/// The column `links`: where an event is linked, and by which row; where it was once, with no row.
 fn pack_links(record: &Record, numbers: &BatchNumbers) -> Vec<u8> {
+    let links = record.links.iter().map(|link| (&link.topic, link.seq));
+    let left = record.left.iter().map(|topic| (topic, Seq::ZERO));
     let mut bytes = Vec::with_capacity(record.links.len() * LINK_BYTES);
-    for link in &record.links {
-        bytes.extend(numbers.of(&link.topic).to_be_bytes());
-        bytes.extend(link.seq.0.to_be_bytes());
+    for (topic, seq) in links.chain(left) {
+        bytes.extend(numbers.of(topic).to_be_bytes());
+        bytes.extend(seq.0.to_be_bytes());
     }
     bytes
 }

@@ -7,12 +7,15 @@ use kukuri_core::{Change, Decision, Keep, NodeKey, NodeState, Record};
 use super::{Bulk, Columns, Sorted};
 use crate::calendar::Month;
 
-const INSERT: &str = "INSERT INTO node_state (one, events, bytes, allowance, leases)
-    SELECT TRUE, UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::TEXT[]), UNNEST($4::TEXT[])";
+const INSERT: &str = "INSERT INTO node_state (one, events, bytes, allowance, leases, past)
+    SELECT TRUE, UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::TEXT[]), UNNEST($4::TEXT[]),
+        UNNEST($5::TEXT[])";
 const UPDATE: &str = "UPDATE node_state n
-    SET events = k.events, bytes = k.bytes, allowance = k.allowance, leases = k.leases
+    SET events = k.events, bytes = k.bytes, allowance = k.allowance, leases = k.leases,
+        past = k.past
     FROM (SELECT UNNEST($1::BIGINT[]) AS events, UNNEST($2::BIGINT[]) AS bytes,
-        UNNEST($3::TEXT[]) AS allowance, UNNEST($4::TEXT[]) AS leases) AS k
+        UNNEST($3::TEXT[]) AS allowance, UNNEST($4::TEXT[]) AS leases,
+        UNNEST($5::TEXT[]) AS past) AS k
     WHERE n.one";
 
 pub(super) fn state(bulk: &mut Bulk, changes: &[Change<NodeKey, NodeState>]) {
@@ -23,14 +26,18 @@ pub(super) fn state(bulk: &mut Bulk, changes: &[Change<NodeKey, NodeState>]) {
 
 fn bind(columns: Columns<'_>, rows: &[(&NodeKey, &NodeState)]) {
     let json = |node: &NodeState| {
-        let allowance = serde_json::to_string(&node.allowance).expect("it is plain data");
-        (allowance, serde_json::to_string(&node.leases).expect("they are plain data"))
+        let allowance = serde_json::to_string(&node.allowance);
+        let (leases, past) =
+            (serde_json::to_string(&node.leases), serde_json::to_string(&node.past));
+        [allowance, leases, past].map(|json| json.expect("it is plain data"))
     };
+    let jsons: Vec<[String; 3]> = rows.iter().map(|(_, node)| json(node)).collect();
     columns
         .bind(rows.iter().map(|(_, node)| node.usage.events.cast_signed()))
         .bind(rows.iter().map(|(_, node)| node.usage.bytes.cast_signed()))
-        .bind(rows.iter().map(|(_, node)| json(node).0))
-        .bind(rows.iter().map(|(_, node)| json(node).1));
+        .bind(jsons.iter().map(|[allowance, ..]| allowance.as_str()))
+        .bind(jsons.iter().map(|[_, leases, _]| leases.as_str()))
+        .bind(jsons.iter().map(|[.., past]| past.as_str()));
 }
 
 const UPDATE_FEED: &str = "UPDATE feed_meta SET

@@ -1,14 +1,14 @@
 //! How much is kept: limits of topics and of the node, and what a node that is short of room does.
 
-use kukuri_core::ladder::Step;
+use kukuri_core::ladder::{self, Cause, Move, Step};
 use kukuri_core::{
     Act, Admitted, Allowance, Backfill, Capacity, Duplicate, IngestPolicy, MarkState, OnFull,
     Outcome, Priority, Reason, Rejection, Source, Storage, UnixMillis, UnlinkReason, Usage,
 };
 
 use super::scene::{
-    NOW, PLENTY, PURGE, Scene, alice, article, delete, draft, ids, key, note, removed, set_policy,
-    signed, topic, unlink, upsert, usage,
+    NOW, PLENTY, PURGE, Scene, alice, article, delete, draft, id, ids, key, note, removed,
+    set_policy, signed, topic, unlink, upsert, usage,
 };
 use super::signing::admit_from;
 use crate::Scope;
@@ -199,6 +199,64 @@ pub async fn storage_without_room_takes_deletions_alone(scene: Scene) {
     assert_eq!(scene.act(leave).await.0, removed(&[&event]), "purging works");
     let _ = scene.act(allow(Allowance::STANDARD)).await;
     scene.given(&[&other]).await;
+}
+
+pub async fn the_last_move_of_the_ladder_is_kept(scene: Scene) {
+    let allowance = Allowance { capacity: holds(5), ..Allowance::STANDARD };
+    let _ = scene.act(allow(allowance)).await;
+    assert_eq!(scene.node().await.past.last_move, None);
+    let cause = Cause::Lag { topic: topic('a'), lag_seconds: 9, lag_seconds_max: 7 };
+    for (to, reason) in [
+        (Step::StopBackfill, ladder::Reason::Pressure(cause)),
+        (Step::None, ladder::Reason::Relief),
+    ] {
+        let from = scene.node().await.allowance.step;
+        let moved = Move { from, to, at: UnixMillis(77), reason };
+        assert_eq!(scene.act(Act::Climb(moved.clone())).await, (Outcome::Done, vec![]));
+        let node = scene.node().await;
+        assert_eq!(node.allowance, Allowance { step: to, ..allowance });
+        assert_eq!(node.past.last_move, Some(moved));
+    }
+    let _ = scene.act(allow(Allowance::STANDARD)).await;
+    assert!(scene.node().await.past.last_move.is_some(), "settings do not change what has been");
+}
+
+/// Whoever opens a store looks at its disk, and changes nothing else that the node allows.
+pub async fn the_room_of_the_disk_is_set_by_itself(scene: Scene) {
+    scene.carry("a").await;
+    let allowance =
+        Allowance { capacity: holds(5), step: Step::StopBackfill, ..Allowance::STANDARD };
+    let _ = scene.act(allow(allowance)).await;
+    let storage = Storage::Full { reserve_bytes: 7 };
+    assert_eq!(scene.act(Act::SetStorage(storage)).await, (Outcome::Done, vec![]));
+    assert_eq!(scene.node().await.allowance, Allowance { storage, ..allowance });
+    assert_eq!(scene.publish(&note(1, "a")).await, refused(Rejection::StorageFull));
+    let _ = scene.act(Act::SetStorage(Storage::Open)).await;
+    assert_eq!(scene.node().await.allowance, allowance);
+    scene.given(&[&note(1, "a")]).await;
+}
+
+/// Deletions are events, and enough of them would fill any disk.
+pub async fn the_last_of_the_reserve_is_for_purging(scene: Scene) {
+    scene.carry("ab").await;
+    let [old, new] = [1, 2].map(|nth| article("x", nth, "a"));
+    let event = note(3, "a");
+    let request = signed(&alice(), &draft(5, 4, "ab").tag("e", id(&event)));
+    let known = signed(&alice(), &draft(5, 5, "ab").tag("e", id(&new)));
+    scene.given(&[&event, &new]).await;
+    let storage = Storage::Spent { reserve_bytes: 1 << 20 };
+    let _ = scene.act(allow(Allowance { storage, ..Allowance::STANDARD })).await;
+    let before = super::dump(scene.store()).await;
+    for event in [&request, &known, &old, &note(6, "a")] {
+        assert_eq!(scene.publish(event).await, refused(Rejection::StorageFull));
+    }
+    let duplicate = Outcome::Duplicate(Duplicate::Known);
+    assert_eq!(scene.publish(&event).await, (duplicate, vec![]));
+    assert_eq!(super::dump(scene.store()).await, before, "nothing was written");
+    let leave = unlink('a', &[&event], PURGE);
+    assert_eq!(scene.act(leave).await.0, removed(&[&event]), "purging works");
+    let _ = scene.act(allow(Allowance::STANDARD)).await;
+    scene.given(&[&request]).await;
 }
 
 pub async fn topics_of_low_priority_are_paused_first(scene: Scene) {

@@ -4,7 +4,7 @@ use kukuri_core::{Act, Admitted, Duplicate, MarkState, Outcome, Reason, Rejectio
 use kukuri_event::UnixSeconds;
 
 use super::scene::{
-    NOW, PLENTY, Scene, alice, delete, draft, filter, id, ids, key, note, removed, signed,
+    NOW, PLENTY, Scene, alice, delete, draft, filter, id, ids, key, note, removed, signed, unlinked,
 };
 
 fn in_seconds(seconds: i64) -> UnixSeconds {
@@ -37,7 +37,7 @@ pub async fn the_sweep_announces_what_expired(scene: Scene) {
     assert_eq!(due, Ok(ids(&[&brief])));
     let sweep = Act::Expire(ids(&[&brief, &lasting]));
     let (outcome, rows) = scene.act_at(in_seconds(10), sweep.clone()).await;
-    assert_eq!(outcome, removed(&[&brief]));
+    assert_eq!(outcome, unlinked(&[&brief]));
     assert_eq!(rows, [delete(&brief, 'a', "", Reason::Expiration)]);
     let record = scene.record(&brief).await.expect("it is kept until retention");
     assert_eq!(record.state, State::Expired);

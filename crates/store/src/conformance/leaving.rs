@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use kukuri_core::{Act, Duplicate, MarkState, Outcome, Reason, Seq, UnlinkReason, Usage};
+use kukuri_core::{
+    Act, Duplicate, IngestPolicy, MarkState, Outcome, Reason, Seq, UnlinkReason, Usage,
+};
 use kukuri_event::EventId;
 
 use super::scene::{
     NOW, PLENTY, PURGE, Scene, alice, article, briefs, delete, draft, id, ids, key, note, removed,
-    signed, topic, unlink, upsert,
+    set_policy, signed, topic, unlink, unlinked, upsert,
 };
 
 pub async fn an_event_leaves_one_topic_and_stays_in_the_other(scene: Scene) {
@@ -15,13 +17,38 @@ pub async fn an_event_leaves_one_topic_and_stays_in_the_other(scene: Scene) {
     let event = note(1, "ab");
     scene.given(&[&event]).await;
     let (outcome, rows) = scene.act(unlink('a', &[&event], PURGE)).await;
-    assert_eq!(outcome, removed(&[&event]));
+    assert_eq!(outcome, unlinked(&[&event]));
     assert_eq!(rows, [delete(&event, 'a', "b", Reason::Retention)]);
     assert_eq!(scene.visible('a').await, []);
     assert_eq!(scene.visible('b').await, ids(&[&event]));
     let seq = scene.record(&event).await.expect("it is stored").seq;
     let body = scene.store().bodies(vec![seq]).await;
     assert_eq!(body, Ok(vec![Some(event.body().json().to_owned())]));
+}
+
+/// What left a topic does not come back to it while another keeps it; a topic that was removed is anew.
+pub async fn what_left_a_topic_is_not_linked_again(scene: Scene) {
+    scene.carry("abcd").await;
+    let event = note(1, "abcd");
+    scene.given(&[&event]).await;
+    let limit = IngestPolicy { max_events: Some(0), ..IngestPolicy::default() };
+    let _ = scene.act(set_policy('b', limit)).await;
+    for (digit, reason) in [('a', PURGE), ('b', UnlinkReason::Capacity), ('c', UnlinkReason::Topic)]
+    {
+        assert_eq!(scene.act(unlink(digit, &[&event], reason)).await.0, unlinked(&[&event]));
+    }
+    scene.carry("b").await;
+    let record = scene.record(&event).await.expect("it is stored");
+    assert_eq!(record.left, [topic('a'), topic('b')]);
+    let linked = (Outcome::Accepted, vec![upsert(&event, 'c', "d")]);
+    assert_eq!(scene.publish(&event).await, linked);
+    let known = (Outcome::Duplicate(Duplicate::Known), vec![]);
+    assert_eq!(scene.publish(&event).await, known);
+    assert_eq!(scene.visible('a').await, []);
+    assert_eq!(scene.visible('b').await, []);
+    assert_eq!(scene.visible('c').await, ids(&[&event]));
+    let filter = format!(r##"{{"#t":["{}"],"ids":["{}"]}}"##, topic('a'), id(&event).to_hex());
+    assert_eq!(scene.found(&filter).await, []);
 }
 
 pub async fn the_body_goes_with_the_last_link(scene: Scene) {

@@ -1,14 +1,16 @@
 //! What is remembered for a time, and who looks after it.
 
+use kukuri_core::admission::{Age, Verdict};
 use kukuri_core::{
-    Act, Admitted, Allowance, Duplicate, Fence, Holder, Lease, Outcome, Rejection, Task,
-    TombstoneKey, UnixMillis, Usage,
+    Act, Admitted, Allowance, Duplicate, FUTURE_SECONDS_BOUND, Fence, Holder, Lease, Outcome,
+    Rejection, Removed, Source, Task, TombstoneKey, UnixMillis,
 };
 use kukuri_event::UnixSeconds;
 
 use super::scene::{
-    NOW, PLENTY, PURGE, Scene, alice, article, draft, id, ids, note, signed, unlink,
+    NOW, PLENTY, PURGE, Scene, alice, article, draft, id, ids, note, signed, topic, unlink,
 };
+use super::signing::{Draft, check_by};
 use crate::Forgettable;
 
 const MINUTE_MS: u32 = 60_000;
@@ -19,7 +21,7 @@ fn after(millis: i64) -> UnixMillis {
 }
 
 fn forgotten(count: u64) -> Outcome {
-    Outcome::Removed(Usage { events: count, bytes: 0 })
+    Outcome::Removed(Removed { events: count, ..Removed::default() })
 }
 
 fn forget(events: &[&Admitted], tombstones: Vec<TombstoneKey>, before: UnixMillis) -> Act {
@@ -98,6 +100,71 @@ pub async fn a_second_request_is_remembered_from_then_on(scene: Scene) {
     let known = scene.tombstone(&target, &alice()).await.expect("it is remembered");
     assert_eq!(known.recorded_at, UnixMillis::from(later));
     assert_eq!(known.deletion_event_id, id(&request(2)));
+}
+
+/// The event again, through the one door that takes what may have been forgotten.
+fn of_any_age(event: &Admitted) -> Admitted {
+    let checked = check_by(event.body().json(), NOW, Age::Any).expect("it was admitted before");
+    checked.admit(Verdict::Admit, Source::Import, None).expect("the verdict is to admit")
+}
+
+pub async fn what_was_forgotten_is_too_old(scene: Scene) {
+    scene.carry("a").await;
+    let (event, other) = (note(1, "a"), note(2, "a"));
+    scene.given(&[&event]).await;
+    let _ = scene.act(unlink('a', &[&event], PURGE)).await;
+    assert_eq!(scene.publish(&event).await.0, Outcome::Duplicate(Duplicate::NotKept));
+    assert_eq!(scene.node().await.past.forgotten_until, None);
+    let _ = scene.act(forget(&[&event], vec![], after(1))).await;
+    assert_eq!(scene.node().await.past.forgotten_until, Some(after(0)));
+    // However long ids are remembered from now on, this one is not.
+    let too_old = (Outcome::Refused(Rejection::TooOld), vec![]);
+    for event in [&event, &other] {
+        assert_eq!(scene.publish(event).await, too_old);
+    }
+    let reach = NOW.saturating_add(FUTURE_SECONDS_BOUND);
+    for (created_at, expected) in
+        [(reach, Outcome::Refused(Rejection::TooOld)), (reach.saturating_add(1), Outcome::Accepted)]
+    {
+        let young = Draft::new(1, created_at).tag("t", topic('a'));
+        let young = alice().admit(&young, created_at);
+        assert_eq!(scene.act_at(created_at, Act::Publish(young)).await.0, expected);
+    }
+    // Versions have marks, which are never forgotten.
+    assert_eq!(scene.publish(&article("x", 3, "a")).await.0, Outcome::Accepted);
+    assert_eq!(scene.publish(&of_any_age(&event)).await.0, Outcome::Accepted);
+}
+
+pub async fn how_much_was_forgotten_only_grows(scene: Scene) {
+    scene.carry("a").await;
+    let (early, late) = (note(1, "a"), note(2, "a"));
+    let request = signed(&alice(), &draft(5, 3, "a").tag("e", id(&late)));
+    scene.given(&[&early]).await;
+    let _ = scene.act(unlink('a', &[&early], PURGE)).await;
+    let _ = scene.act_at(seconds(5), Act::Publish(request)).await;
+    let all = after(PLENTY as i64);
+    let _ = scene.act(forget(&[], vec![tombstone(&late)], all)).await;
+    let _ = scene.act(forget(&[&early], vec![], all)).await;
+    assert_eq!(scene.node().await.past.forgotten_until, Some(seconds(5).into()));
+}
+
+/// A note may be dated long after the request for its deletion. Once it has come, the request is
+/// remembered for as long as the note could be taken in.
+pub async fn a_deletion_is_remembered_from_the_date_of_what_it_refused(scene: Scene) {
+    scene.carry("a").await;
+    let later = seconds(1_000_000);
+    let target = alice().admit(&Draft::new(1, later).tag("t", topic('a')), later);
+    let request = signed(&alice(), &draft(5, 1, "a").tag("e", id(&target)));
+    scene.given(&[&request]).await;
+    let refused = Outcome::Refused(Rejection::Deleted);
+    assert_eq!(scene.act_at(later, Act::Publish(target.clone())).await, (refused, vec![]));
+    let known = scene.tombstone(&target, &alice()).await.expect("it is remembered");
+    assert_eq!(known.recorded_at, later.into());
+    assert_eq!(forgettable(&scene, later.into()).await.tombstones, []);
+    let key = vec![tombstone(&target)];
+    assert_eq!(scene.act(forget(&[], key.clone(), later.into())).await, (forgotten(0), vec![]));
+    let end = UnixMillis(UnixMillis::from(later).0 + 1);
+    assert_eq!(forgettable(&scene, end).await.tombstones, key);
 }
 
 fn hold(holder: u64) -> Act {

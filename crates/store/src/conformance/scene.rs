@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kukuri_core::{
     Act, Admitted, Command, Decision, Dedupe, FeedRow, IngestPolicy, NodeState, NodeTopic, Op,
-    Outcome, ReadSet, Reason, Record, Tombstone, TombstoneKey, TopicId, UnixMillis, UnlinkReason,
-    Usage, Version, VersionKey,
+    Outcome, ReadSet, Reason, Record, Removed, Tombstone, TombstoneKey, TopicId, UnixMillis,
+    UnlinkReason, Usage, Version, VersionKey,
 };
 use kukuri_event::{EventId, Filter, UnixSeconds};
 
@@ -105,9 +105,16 @@ pub fn usage(events: &[&Admitted]) -> Usage {
     usage
 }
 
-/// The outcome of an act by which these events left.
+/// The outcome of an act by which these events left the node.
 pub fn removed(events: &[&Admitted]) -> Outcome {
-    Outcome::Removed(usage(events))
+    let gone = usage(events);
+    Outcome::Removed(Removed { events: gone.events, bytes: gone.bytes, gone })
+}
+
+/// The outcome of an act by which these events left a topic or were hidden, and stay stored.
+pub fn unlinked(events: &[&Admitted]) -> Outcome {
+    let Usage { events, bytes } = usage(events);
+    Outcome::Removed(Removed { events, bytes, gone: Usage::default() })
 }
 
 /// A filter written as JSON.

@@ -78,10 +78,15 @@ impl Draft {
 /// A text's way through the checks that every event passes, as far as its signature. The door
 /// handles every topic: which topics are handled is for the lane to know.
 pub fn check(text: &str, now: UnixSeconds) -> Result<Checked, Rejection> {
+    check_by(text, now, Age::Bounded)
+}
+
+/// The same through a door that may take events of any age.
+pub fn check_by(text: &str, now: UnixSeconds, age: Age) -> Result<Checked, Rejection> {
     let door = Door {
         limits: &Limits::STANDARD,
         topicless: Topicless::Reject,
-        age: Age::Bounded,
+        age,
         now: UnixMillis::from(now),
         handles: &|_| true,
     };

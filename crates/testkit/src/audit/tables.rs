@@ -97,6 +97,10 @@ impl<'a> Tables<'a> {
         if record.links.is_empty() || !record.links.is_sorted_by(|a, b| a.topic < b.topic) {
             fault("its links are not one or more topics in order");
         }
+        let apart = record.left.iter().all(|topic| record.link(topic).is_none());
+        if !apart || !record.left.is_sorted_by(|a, b| a < b) {
+            fault("the topics it left are not others, in order");
+        }
         match self.dedupe.get(&record.event().id()) {
             None => fault("dedupe has forgotten it"),
             Some(row) if row.seq != Some(record.seq) => fault("dedupe has another number for it"),

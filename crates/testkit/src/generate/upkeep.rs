@@ -1,6 +1,6 @@
 //! Random acts of the node itself: limits, retention, memory, the floor of the feed, leases.
 
-use kukuri_core::ladder::Step;
+use kukuri_core::ladder::{Cause, Move, Reason, Step};
 use kukuri_core::{
     Act, Allowance, Backfill, Capacity, Fence, Holder, IngestPolicy, OnFull, Priority, Retention,
     Seq, Storage, Task, UnixMillis, UnlinkReason, Usage,
@@ -41,8 +41,29 @@ pub(super) fn allow(dice: &mut Dice) -> Act {
         on_full: dice.weigh(&[(OnFull::Evict, 60), (OnFull::Refuse, 40)]),
         retention: dice.weigh(&[(Retention::STANDARD, 70), (retention, 30)]),
         step: dice.weigh(&steps),
-        storage: dice.weigh(&[(Storage::Open, 92), (Storage::Full { reserve_bytes: 7 }, 8)]),
+        storage: storage(dice),
     })
+}
+
+fn storage(dice: &mut Dice) -> Storage {
+    dice.weigh(&[
+        (Storage::Open, 90),
+        (Storage::Full { reserve_bytes: 7 }, 7),
+        (Storage::Spent { reserve_bytes: 3 }, 3),
+    ])
+}
+
+pub(super) fn climb(dice: &mut Dice) -> Act {
+    let (from, to) = (*dice.pick(Step::ALL), *dice.pick(Step::ALL));
+    let reason = match dice.chance(50) {
+        true => Reason::Relief,
+        false => Reason::Pressure(Cause::Disk { free_bytes: 3, free_bytes_min: 7 }),
+    };
+    Act::Climb(Move { from, to, at: World::now(), reason })
+}
+
+pub(super) fn set_storage(dice: &mut Dice) -> Act {
+    Act::SetStorage(storage(dice))
 }
 
 pub(super) fn unlink(world: &World, dice: &mut Dice) -> Act {

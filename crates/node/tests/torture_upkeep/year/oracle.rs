@@ -10,8 +10,8 @@ use kukuri_testkit::spec::Event;
 use super::policy::{Full, NodeRules, TopicRules};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
-/// An event is refused a day before its id may be forgotten.
-const AGE_DAYS: i64 = 179;
+/// Nothing is dated more than a day after it comes.
+const AHEAD_SECONDS: i64 = 24 * 60 * 60;
 
 /// What became of a stored event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ struct Held {
     at: i64,
     nth: u64,
     topics: BTreeSet<char>,
+    /// Topics that it was taken out of.
+    left: BTreeSet<char>,
     fate: Fate,
 }
 
@@ -78,8 +80,11 @@ pub struct Oracle {
     marks: BTreeMap<Key, Mark>,
     /// Until when versions are deleted.
     limits: BTreeMap<Key, i64>,
-    /// Deletions by target and author, and when they were last asked for.
+    /// Deletions by target and author, and when they were last asked for, or the date of what they refused,
+    /// if that is later.
     requests: BTreeMap<(String, String), i64>,
+    /// The latest time from which anything was forgotten.
+    forgotten: Option<i64>,
     arrivals: u64,
 }
 
@@ -97,14 +102,15 @@ impl Oracle {
             marks: BTreeMap::new(),
             limits: BTreeMap::new(),
             requests: BTreeMap::new(),
+            forgotten: None,
             arrivals: 0,
         }
     }
 
     /// The node is started again with another capacity: how long anything held is not known any more.
     pub fn resettle(&mut self, node: NodeRules) {
-        let NodeRules { max_events, max_bytes, full, .. } = node;
-        self.node = NodeRules { max_events, max_bytes, full, ..self.node };
+        let NodeRules { max_events, max_bytes, full, memory_days, .. } = node;
+        self.node = NodeRules { max_events, max_bytes, full, memory_days, ..self.node };
         self.felt = None;
     }
 
@@ -116,7 +122,9 @@ impl Oracle {
     /// What an event is answered.
     pub fn publish(&mut self, text: &str, source: Source, now: i64) -> &'static str {
         let event = Event::read(text);
-        if event.key().is_none() && event.created_at < (now - AGE_DAYS * DAY_MS).div_euclid(1000) {
+        // An event is refused a day before its id may be forgotten.
+        let age_days = self.node.memory_days - 1;
+        if event.key().is_none() && event.created_at < (now - age_days * DAY_MS).div_euclid(1000) {
             return "invalid: created_at too old";
         }
         if event.expiration().is_some_and(|end| end <= now.div_euclid(1000)) {
@@ -138,7 +146,8 @@ impl Oracle {
         let held = self.held.get(&event.id).cloned();
         if let Some(held) = held.as_ref().filter(|held| held.fate == Fate::Visible) {
             let open: Vec<char> = topics(event)
-                .filter(|topic| !held.topics.contains(topic) && !self.has_aged(held, *topic, now))
+                .filter(|topic| !held.topics.contains(topic) && !held.left.contains(topic))
+                .filter(|topic| !self.has_aged(held, *topic, now))
                 .filter(|topic| self.closed(event, *topic, held.bytes, source).is_none())
                 .collect();
             if open.is_empty() {
@@ -159,6 +168,10 @@ impl Oracle {
     }
 
     fn publish_new(&mut self, event: &Event, bytes: u64, source: Source, now: i64) -> &'static str {
+        let forgotten = self.forgotten.map(|at| at.div_euclid(1000) + AHEAD_SECONDS);
+        if event.key().is_none() && forgotten.is_some_and(|until| event.created_at <= until) {
+            return "invalid: created_at too old";
+        }
         let mark = key(event).and_then(|key| self.marks.get(&key)).cloned();
         if mark.as_ref().is_some_and(|mark| mark.id == event.id && mark.evicted) {
             return "duplicate: seen before, no longer kept";
@@ -183,6 +196,8 @@ impl Oracle {
             self.marks.insert(key, mark);
         }
         if deleted {
+            let request = self.requests.get_mut(&(event.id.clone(), event.pubkey.clone()));
+            request.into_iter().for_each(|at| *at = (*at).max(1000 * event.created_at));
             return "blocked: deleted by its author";
         }
         self.seen.insert(event.id.clone(), Seen { at: now, stored: wins });
@@ -194,7 +209,8 @@ impl Oracle {
         if event.kind == 5 {
             self.delete(&event, now);
         }
-        let held = Held { bytes, at: now, nth, topics: open, fate: Fate::Visible, event };
+        let (topics, left) = (open, BTreeSet::new());
+        let held = Held { bytes, at: now, nth, topics, left, fate: Fate::Visible, event };
         self.held.insert(held.event.id.clone(), held);
         ""
     }
@@ -305,8 +321,11 @@ impl Oracle {
         all.iter().for_each(|topic| self.evict_topic(*topic));
         self.evict_node(before);
         let horizon = now - self.node.memory_days * DAY_MS;
-        self.seen.retain(|id, seen| seen.at >= horizon || self.held.contains_key(id));
-        self.requests.retain(|_, at| *at >= horizon);
+        let seen =
+            self.seen.extract_if(.., |id, seen| seen.at < horizon && !self.held.contains_key(id));
+        let seen: Vec<i64> = seen.map(|(_, seen)| seen.at).collect();
+        let requests = self.requests.extract_if(.., |_, at| *at < horizon).map(|(_, at)| at);
+        self.forgotten = self.forgotten.max(seen.into_iter().chain(requests).max());
     }
 
     /// Regular events leave after their topic's days, or the node's; versions that do not count any more
@@ -330,6 +349,7 @@ impl Oracle {
     fn unlink(&mut self, id: &str, topic: char) {
         let held = self.held.get_mut(id).expect("only what is held leaves");
         held.topics.remove(&topic);
+        held.left.insert(topic);
         if held.topics.is_empty() {
             self.drop_body(id);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kukuri_core::{Backfill, Capacity, IngestPolicy, OnFull, Priority};
+use kukuri_core::{Backfill, Capacity, IngestPolicy, Keeping, OnFull, Priority};
 use kukuri_node::upkeep::UpkeepSettings;
 
 use crate::rig::SETTINGS;
@@ -74,10 +74,12 @@ pub const NODE: NodeRules = NodeRules {
 };
 
 impl NodeRules {
-    /// Nothing but the capacity ever differs from the defaults.
+    /// Nothing but the capacity and the memory ever differs from the defaults.
     pub fn told(&self) -> UpkeepSettings {
         let capacity = Capacity { max_events: self.max_events, max_bytes: self.max_bytes };
-        UpkeepSettings { capacity, on_full: self.full.into(), ..SETTINGS }
+        let memory_days = self.memory_days.try_into().expect("few days");
+        let keeping = Keeping { memory_days, ..Keeping::STANDARD };
+        UpkeepSettings { capacity, keeping, on_full: self.full.into(), ..SETTINGS }
     }
 }
 
