@@ -9,6 +9,8 @@ mod backup;
 mod beside;
 #[path = "cli/clients.rs"]
 mod clients;
+#[path = "cli/consumer.rs"]
+mod consumer;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/export.rs"]
@@ -25,6 +27,8 @@ mod outage;
 mod own_client;
 #[path = "cli/running.rs"]
 mod running;
+#[path = "cli/search.rs"]
+mod search;
 #[path = "cli/settings.rs"]
 mod settings;
 #[path = "cli/site.rs"]
@@ -59,6 +63,8 @@ macro_rules! stories {
 }
 
 stories! {
+    consumer:
+        an_unknown_consumer_is_an_error;
     import:
         what_is_imported_can_be_exported
         hostile_lines_are_refused_by_number_and_the_rest_goes_in
@@ -112,6 +118,8 @@ stories! {
         what_one_node_takes_in_another_sends;
     own_client:
         our_client_goes_on_after_the_node_was_killed;
+    search:
+        what_is_published_is_found_by_its_words;
     settings:
         settings_come_in_layers
         wrong_settings_are_named
