@@ -109,6 +109,8 @@ impl Home<'_> {
         for limit in ["CONNECTIONS_MAX", "CONNECTIONS_PER_IP_MAX", "HANDSHAKES_MAX"] {
             run.env(format!("KUKURI_LIMITS_{limit}"), MANY);
         }
+        // The index of words has a bench of its own.
+        run.env("KUKURI_SEARCH_MODE", "off");
         run.envs(settings.iter().copied());
         let process = Process::spawn(&mut run).context("the node does not start")?;
         let told = || process.stderr().contains("ready;").then(|| process.stderr());

@@ -35,7 +35,23 @@ pub struct Config {
     pub log: LogSection,
     pub retention: RetentionSection,
     pub capacity: CapacitySection,
+    pub search: SearchSection,
     pub limits: RelayLimits,
+}
+
+/// Whether events can be found by their words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SearchSection {
+    pub mode: SearchMode,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchMode {
+    #[default]
+    On,
+    Off,
 }
 
 /// How long what is kept.
@@ -130,6 +146,7 @@ impl Default for Config {
             log: LogSection::default(),
             retention: RetentionSection::default(),
             capacity: CapacitySection::default(),
+            search: SearchSection::default(),
             limits: RelayLimits::STANDARD,
         }
     }

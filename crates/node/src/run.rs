@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_feed::RunnerConfig;
+use kukuri_index::Index;
 use kukuri_lane::{Health, Lane};
 use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::cli::Common;
-use crate::config::{Config, Layers};
+use crate::config::{Config, Layers, SearchMode};
 use crate::consumers::{Consumers, Ground, registered};
 use crate::exit::Exit;
 use crate::open::{Opened, consumer_place, open};
@@ -55,8 +56,12 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         place: consumer_place(common),
         config: RunnerConfig::standard(),
     };
-    relay.offer_search(Arc::new(NodeSearch::new(ground.place.clone())));
-    let consumers = Consumers::start(registered(), &ground, Arc::clone(&opened.clock));
+    let mut wanted = registered();
+    match config.search.mode {
+        SearchMode::On => relay.offer_search(Arc::new(NodeSearch::new(ground.place.clone()))),
+        SearchMode::Off => wanted.retain(|consumer| consumer.name != Index::NAME),
+    }
+    let consumers = Consumers::start(wanted, &ground, Arc::clone(&opened.clock));
     let keeper = keeper(&opened, &lane, &config).hearing(consumers.lag_seconds());
     let holder = keeper.holder();
     let node = admin::Node {

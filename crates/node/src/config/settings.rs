@@ -186,6 +186,10 @@ pub static SETTINGS: &[Setting] = &[
         "capacity.disk_reserve_mib",
         "With less than this free on the disk, nothing but deletions is taken in, and with less than a quarter of it nothing at all; purging goes on. For SQLite, whose log alone takes 32: leave it at 128 or more.",
     ),
+    setting(
+        "search.mode",
+        "Whether events can be found by their words (NIP-50): \"on\", or \"off\", which spares the work of indexing them. Turned on again, the index goes on where it stood, or is made anew.",
+    ),
     setting("limits.message_bytes_max", "A message of a client."),
     setting("limits.filters_max", "Filters of one REQ or COUNT."),
     setting(
