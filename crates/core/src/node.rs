@@ -2,6 +2,7 @@
 //! one row, so that every process goes by the same.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kukuri_event::UnixSeconds;
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,9 @@ pub struct Holder(pub u64);
 #[serde(transparent)]
 pub struct Fence(pub u64);
 
+/// No lease is longer.
+pub(crate) const LEASE_MAX: Duration = Duration::from_secs(10 * 60);
+
 /// Who does a task, and until when nobody else may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
@@ -138,6 +142,15 @@ pub struct Lease {
 #[serde(transparent)]
 pub struct Leases(BTreeMap<Task, Lease>);
 
+impl Lease {
+    /// Whether it is somebody's at a time. One that reaches further than any can was given by a clock that
+    /// was ahead: it counts no more.
+    pub(crate) fn is_held(&self, at: UnixMillis) -> bool {
+        let runs = self.until > at && at.until(self.until) <= LEASE_MAX;
+        runs && self.holder.is_some()
+    }
+}
+
 impl Leases {
     pub fn get(&self, task: Task) -> Option<Lease> {
         self.0.get(&task).copied()
@@ -145,7 +158,7 @@ impl Leases {
 
     /// Until when an instance does a task, if one does now.
     pub fn held_until(&self, task: Task, now: UnixMillis) -> Option<UnixMillis> {
-        let lease = self.get(task).filter(|lease| lease.holder.is_some() && lease.until > now);
+        let lease = self.get(task).filter(|lease| lease.is_held(now));
         lease.map(|lease| lease.until)
     }
 

@@ -33,8 +33,13 @@ pub(crate) fn write(
             // There is a row only if the record did not tell.
             delete.execute([&key.as_bytes()[..]]).or_store()?;
         }
+        // Also of an id that was forgotten and came again in one batch: it has another number now.
+        let numbered = |row: &Option<Dedupe>| row.and_then(|row| row.seq);
+        if before.is_some() && numbered(before) != numbered(after) {
+            forget(conn, key)?;
+        }
         match after {
-            None => forget(conn, key)?,
+            None => {}
             Some(row) if told.get(key) != Some(row) => insert(conn, key, row)?,
             Some(_) => {}
         }
@@ -135,13 +140,13 @@ pub(crate) fn walk(
     let read = |row: &Row<'_>| Ok((rows::event_id(row, 0)?, rows::dedupe(row, 1).or_store()?));
     let first = after.map_or(i64::MIN, EventId::prefix);
     let after = after.map_or(&[][..], |id| &id.as_bytes()[..]);
-    for (table, time) in [("remembered", "first_seen_at"), ("events", "ingested_at")] {
-        let sql = format!(
-            "SELECT event_id, {time}, {time}, 1, seq FROM event_ids CROSS JOIN {table} USING (seq)
-             WHERE id >= ?1 AND event_id > ?2 ORDER BY id, event_id LIMIT ?3"
-        );
-        found.extend(collect(conn, &sql, params![first, after, max], read)?);
-    }
+    // Both at once: in either table alone there may be few among many that are passed by.
+    let sql = "SELECT coalesce(e.event_id, r.event_id) AS whole,
+                   coalesce(e.ingested_at, r.first_seen_at) AS time,
+                   coalesce(e.ingested_at, r.first_seen_at), 1, i.seq
+               FROM event_ids i LEFT JOIN events e ON e.seq = i.seq LEFT JOIN remembered r ON r.seq = i.seq
+               WHERE i.id >= ?1 AND whole > ?2 ORDER BY i.id, whole LIMIT ?3";
+    found.extend(collect(conn, sql, params![first, after, max], read)?);
     let sql = format!(
         "SELECT event_id, {} FROM event_dedupe WHERE event_id > ?1 ORDER BY event_id LIMIT ?2",
         rows::DEDUPE_COLUMNS

@@ -8,11 +8,13 @@ use rusqlite::{Connection, Row, TransactionBehavior, params, params_from_iter};
 
 use crate::dedupe::Leaving;
 use crate::error::{OrStore, corrupt};
-use crate::page::collect;
 use crate::write::one;
 
 /// Events whose rows are sorted together: the more they are, the more rows lie on one page.
 const EVENTS_PER_PASS: i64 = 131_072;
+
+/// Tags whose rows are sorted together: some tens of megabytes, however many tags the events have.
+const TAGS_PER_PASS: usize = 1 << 20;
 
 /// Rows that one step deletes: some milliseconds for whoever waits to write.
 const ROWS_PER_STEP: usize = 8192;
@@ -92,7 +94,12 @@ impl Pass {
         let sql =
             "SELECT seq, id, created_at, author, tag_keys FROM departed ORDER BY seq LIMIT ?1";
         let mut pass = Self::default();
-        for event in collect(conn, sql, [EVENTS_PER_PASS], Departed::read)? {
+        let mut select = conn.prepare_cached(sql).or_store()?;
+        let mut rows = select.query([EVENTS_PER_PASS]).or_store()?;
+        while let Some(row) = rows.next().or_store()?
+            && pass.tags.len() < TAGS_PER_PASS
+        {
+            let event = Departed::read(row)?;
             let Departed { seq, created_at, .. } = event;
             pass.ids.extend(event.id.map(|id| [id, seq]));
             pass.tags.extend(event.tag_keys.into_iter().map(|key| [key, created_at, seq]));

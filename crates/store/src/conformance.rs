@@ -163,6 +163,7 @@ cases! {
         deletions_are_forgotten_after_their_time
         a_second_request_is_remembered_from_then_on
         what_was_forgotten_is_too_old
+        what_is_forgotten_and_comes_again_at_once_is_new
         how_much_was_forgotten_only_grows
         a_deletion_is_remembered_from_the_date_of_what_it_refused
         a_task_is_one_instances

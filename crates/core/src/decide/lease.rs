@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use super::step::Step;
+use crate::node::LEASE_MAX;
 use crate::{Fence, Holder, Lease, Outcome, Task, UnixMillis};
-
-/// No lease is longer.
-const LEASE_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A lease that has run out is anybody's, and changes hands even if it comes back to the same.
 pub(super) fn hold(
@@ -18,9 +16,7 @@ pub(super) fn hold(
 ) -> Outcome {
     let mut node = step.node().clone();
     let known = node.leases.get(task);
-    // A lease that reaches further than any can was given by a clock that was ahead: it counts no more.
-    let runs = |lease: &Lease| lease.until > at && at.until(lease.until) <= LEASE_MAX;
-    let held = known.filter(|lease| lease.holder.is_some() && runs(lease));
+    let held = known.filter(|lease| lease.is_held(at));
     if held.is_some_and(|lease| lease.holder != Some(holder)) {
         return Outcome::HeldElsewhere;
     }

@@ -36,12 +36,14 @@ pub enum Pace {
 impl Pace {
     pub const BESIDE_INGEST: Self = Self::EventsPerSecond(5_500);
 
-    /// Events that leave in one command: few enough that other writers hardly notice.
-    fn chunk_events_max(self) -> usize {
+    /// Events that leave in one command: few enough that other writers hardly notice. Where a command takes
+    /// longer than the pace allows for, more of them leave with the next one.
+    fn chunk_events_max(self, late: Duration) -> usize {
         match self {
             Self::EventsPerSecond(rate) => {
+                let missed = (late.as_secs_f64() * f64::from(rate)) as usize;
                 let events = usize::try_from(rate / CHUNKS_PER_SECOND).unwrap_or(CHUNK_EVENTS_MAX);
-                events.clamp(1, CHUNK_EVENTS_MAX)
+                events.saturating_add(missed).clamp(1, CHUNK_EVENTS_MAX)
             }
             Self::Unbounded => CHUNK_EVENTS_MAX,
         }
@@ -128,7 +130,11 @@ impl Sweep<'_> {
         let (mut total, mut due) = (Usage::default(), Instant::now());
         while let Some(act) = target.next(self.store, now).await? {
             let before = total.events;
-            for chunk in chunks(act, self.pace.chunk_events_max()) {
+            let mut rest = Some(act);
+            while let Some(act) = rest.take() {
+                let late = Instant::now().saturating_duration_since(due);
+                let chunk;
+                (chunk, rest) = split(act, self.pace.chunk_events_max(late));
                 let Outcome::Removed(removed) = self.lane.run(self.fenced(chunk)).await? else {
                     return Ok((total, Ended::Done));
                 };
@@ -165,14 +171,15 @@ fn earliest() -> Instant {
     now.checked_sub(LATE_MAX).unwrap_or(now)
 }
 
-/// The same in several commands.
-fn chunks(act: Act, events_max: usize) -> Vec<Act> {
+/// A command for so many events at most, and one for the others.
+fn split(act: Act, events_max: usize) -> (Act, Option<Act>) {
     match act {
-        Act::Unlink { topic, events, reason } => {
-            let chunks = events.chunks(events_max).map(<[_]>::to_vec);
-            chunks.map(|events| Act::Unlink { topic: topic.clone(), events, reason }).collect()
+        Act::Unlink { topic, mut events, reason } if events.len() > events_max => {
+            let others = events.split_off(events_max);
+            let rest = Act::Unlink { topic: topic.clone(), events: others, reason };
+            (Act::Unlink { topic, events, reason }, Some(rest))
         }
-        act => vec![act],
+        act => (act, None),
     }
 }
 
@@ -192,15 +199,23 @@ mod tests {
             (Pace::EventsPerSecond(u32::MAX), CHUNK_EVENTS_MAX),
             (Pace::Unbounded, CHUNK_EVENTS_MAX),
         ] {
-            assert_eq!(pace.chunk_events_max(), events_max, "{pace:?}");
+            assert_eq!(pace.chunk_events_max(Duration::ZERO), events_max, "{pace:?}");
             let act = Act::Unlink { topic: TopicId::global(), events: ids.clone(), reason };
-            let chunks = chunks(act, events_max).into_iter().map(|chunk| match chunk {
-                Act::Unlink { events, .. } => events,
-                other => panic!("{other:?}"),
-            });
-            let chunks: Vec<Vec<EventId>> = chunks.collect();
+            let (mut rest, mut chunks) = (Some(act), Vec::<Vec<EventId>>::new());
+            while let Some(act) = rest.take() {
+                let chunk;
+                (chunk, rest) = split(act, events_max);
+                let Act::Unlink { events, .. } = chunk else { panic!("{chunk:?}") };
+                chunks.push(events);
+            }
             assert!(chunks.iter().all(|chunk| (1..=events_max).contains(&chunk.len())));
             assert_eq!(chunks.concat(), ids);
         }
+    }
+
+    #[test]
+    fn who_is_late_takes_more_at_once() {
+        let chunk = |millis| Pace::BESIDE_INGEST.chunk_events_max(Duration::from_millis(millis));
+        assert_eq!([chunk(0), chunk(10), chunk(1_000)], [110, 165, CHUNK_EVENTS_MAX]);
     }
 }

@@ -11,7 +11,7 @@ use super::scene::{
     NOW, PLENTY, PURGE, Scene, alice, article, draft, id, ids, note, signed, topic, unlink,
 };
 use super::signing::{Draft, check_by};
-use crate::Forgettable;
+use crate::{Entry, Forgettable, Place};
 
 const MINUTE_MS: u32 = 60_000;
 
@@ -133,6 +133,25 @@ pub async fn what_was_forgotten_is_too_old(scene: Scene) {
     // Versions have marks, which are never forgotten.
     assert_eq!(scene.publish(&article("x", 3, "a")).await.0, Outcome::Accepted);
     assert_eq!(scene.publish(&of_any_age(&event)).await.0, Outcome::Accepted);
+}
+
+/// Nothing of its first time is left, as if the two had come in batches of their own.
+pub async fn what_is_forgotten_and_comes_again_at_once_is_new(scene: Scene) {
+    scene.carry("a").await;
+    let event = note(1, "a");
+    scene.given(&[&event]).await;
+    let _ = scene.act(unlink('a', &[&event], PURGE)).await;
+    let again = Act::Publish(of_any_age(&event));
+    let decision = scene.batch(vec![forget(&[&event], vec![], after(1)), again]).await;
+    assert_eq!(decision.outcomes[1], Outcome::Accepted);
+    let number = decision.rows.last().map(|row| row.seq);
+    assert_eq!(scene.dedupe(&event).await.and_then(|row| row.seq), number);
+    assert_eq!(forgettable(&scene, after(1)).await, Forgettable::default());
+    let _ = scene.act(unlink('a', &[&event], PURGE)).await;
+    assert_eq!(scene.dedupe(&event).await.and_then(|row| row.seq), number);
+    let all = scene.store().page(Place::Dedupe(None), PLENTY).await.expect("it is listed");
+    let [Entry::Dedupe(listed, row)] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((*listed, row.seq), (id(&event), number));
 }
 
 pub async fn how_much_was_forgotten_only_grows(scene: Scene) {
