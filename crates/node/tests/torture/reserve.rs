@@ -17,10 +17,11 @@ use crate::load::NOW;
 use crate::rig::{Place, require_none};
 
 const MIB: u64 = 1 << 20;
-const DISK_BYTES: u64 = 256 * MIB;
-const RESERVE: (&str, &str) = ("KUKURI_CAPACITY_DISK_RESERVE_MIB", "96");
-/// Less than the reserve, and more than SQLite's log takes (32 MiB) until the node looks again.
-const FREE_BYTES: u64 = 80 * MIB;
+const DISK_BYTES: u64 = 400 * MIB;
+const RESERVE: (&str, &str) = ("KUKURI_CAPACITY_DISK_RESERVE_MIB", "160");
+/// Less than the reserve, and more than the logs of both files and the index take until the node looks again,
+/// with the last quarter of the reserve left.
+const FREE_BYTES: u64 = 150 * MIB;
 
 const FULL: &str = "error: storage full";
 const TOPIC: &str = "crowded";
