@@ -1,6 +1,7 @@
 //! Gives the relay what the index finds.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use kukuri_event::EventId;
@@ -8,6 +9,10 @@ use kukuri_feed::{DeskError, Home, Place};
 use kukuri_index::{Ask, CANDIDATES_MAX, Index, Searcher, Start};
 use kukuri_relay::{Search, SearchQuestion, SearchRefusal};
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+/// No question waits longer for the index, whatever its database does.
+const SEARCH_WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// The index of this node, opened when somebody first asks: a node whose index is away relays all the
 /// same.
@@ -34,9 +39,15 @@ impl Search for NodeSearch {
         let ask = Ask::new(&text, topics, Start::First { now })
             .map_err(|error| SearchRefusal::Question(error.to_string()))?;
         let ask = Ask { since, until, hits_max: CANDIDATES_MAX, ..ask };
-        let answer = match self.searcher().await {
-            Ok(searcher) => searcher.search(&ask).await,
-            Err(error) => Err(error.into()),
+        let answer = async {
+            match self.searcher().await {
+                Ok(searcher) => searcher.search(&ask).await,
+                Err(error) => Err(error.into()),
+            }
+        };
+        let Ok(answer) = timeout(SEARCH_WAIT_MAX, answer).await else {
+            tracing::warn!(?SEARCH_WAIT_MAX, "a search was not answered in time");
+            return Err(SearchRefusal::Unavailable);
         };
         let page = answer.map_err(|error| {
             tracing::warn!(%error, "a search could not be answered");

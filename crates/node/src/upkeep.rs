@@ -2,6 +2,7 @@
 //! ladder follows the pressure. One instance does it for all, under a lease in the store; what it sends
 //! is fenced, so that whoever has lost the lease changes nothing more.
 
+mod felt;
 mod space;
 mod sweep;
 
@@ -9,18 +10,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::ladder::{
-    Cause, Dwell, Ladder, LagLimit, Limits, Load, Pressure, Standing, Step, pressure,
-};
+use kukuri_core::ladder::{Cause, Dwell, Ladder, Load, Pressure, Standing, Step};
 use kukuri_core::{
     Act, Allowance, Capacity, Fence, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull,
-    Outcome, Removed, Retention, Stats, Storage, Task, UnixMillis, Usage, plan,
+    Outcome, Removed, Retention, Stats, Task, UnixMillis, Usage, plan,
 };
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Clock, Store, StoreError, Tidied, node_state};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use felt::{is_of_use, percent_of};
 pub use space::{Disk, Lookout};
 pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError, Target, cutoffs_before};
 
@@ -305,14 +305,19 @@ impl Keeper {
     async fn feel(&mut self, fence: Fence) -> Result<Pressure, UpkeepError> {
         let (topics, node) = self.stats().await?;
         let free_bytes = self.disk.as_ref().and_then(Disk::free_bytes);
-        let felt = self.pressure(&topics, &node, free_bytes);
+        let load = Load {
+            usage: node.usage,
+            disk_free_bytes: free_bytes,
+            lag_seconds: *self.lag_seconds.borrow(),
+        };
+        let felt = felt::felt(&self.settings, &topics, &load);
         let step = self.climb(&node, &felt, fence).await?;
         let UpkeepSettings { capacity, on_full, retention, disk_reserve_bytes, .. } = self.settings;
         let storage = space::storage(node.allowance.storage, free_bytes, disk_reserve_bytes);
         let allowance = Allowance { capacity, on_full, retention, step, storage };
         if allowance != (Allowance { step, ..node.allowance }) {
             if storage != node.allowance.storage {
-                tell_storage(storage);
+                space::tell(storage);
             }
             let act = Box::new(Act::Allow(allowance));
             tracing::info!(before = ?node.allowance, after = ?allowance, "what the node allows has changed");
@@ -341,29 +346,6 @@ impl Keeper {
         let step = ladder.step();
         self.ladder = Some(ladder);
         Ok(step)
-    }
-
-    fn pressure(
-        &self,
-        topics: &[(NodeTopic, Usage)],
-        node: &NodeState,
-        disk_free_bytes: Option<u64>,
-    ) -> Pressure {
-        let UpkeepSettings { capacity, soft_percent, disk_reserve_bytes, .. } = self.settings;
-        let soft = |max: Option<u64>| max.map(|max| percent_of(max, soft_percent));
-        let lag = |(topic, _): &(NodeTopic, Usage)| {
-            let lag_seconds_max = topic.ingest_policy.max_lag_seconds?.into();
-            Some(LagLimit { topic: topic.topic_id.clone(), lag_seconds_max })
-        };
-        let limits = Limits {
-            soft_bytes_max: soft(capacity.max_bytes),
-            soft_events_max: soft(capacity.max_events),
-            // The ladder acts before nothing is taken in any more.
-            disk_free_bytes_min: disk_reserve_bytes.saturating_mul(2),
-            lags: topics.iter().filter_map(lag).collect(),
-        };
-        let lag_seconds = *self.lag_seconds.borrow();
-        pressure(&limits, &Load { usage: node.usage, disk_free_bytes, lag_seconds })
     }
 
     async fn sweep(
@@ -427,58 +409,6 @@ impl Failed {
     }
 }
 
-/// So many hundredths of a number, however small or large it is.
-fn percent_of(whole: u64, percent: u32) -> u64 {
-    let part = u128::from(whole) * u128::from(percent) / 100;
-    u64::try_from(part).unwrap_or(u64::MAX)
-}
-
 fn makes_room(look: &Look) -> bool {
     matches!(look, Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
-}
-
-/// The ladder stays on its last step for a while when the pressure is gone, or when it comes from a disk
-/// that others fill: events that leave then leave for nothing.
-fn is_of_use(look: &Look, felt: &Pressure, node: &NodeState) -> bool {
-    let NodeState { usage, allowance, .. } = node;
-    let over = allowance.on_full == OnFull::Evict && allowance.capacity.is_exceeded(*usage);
-    match (look, felt) {
-        (Look::OldestOfNode { .. }, _) if over => true,
-        (Look::OldestOfNode { .. }, Pressure::High(Cause::Disk { free_bytes, free_bytes_min })) => {
-            usage.bytes >= free_bytes_min.saturating_sub(*free_bytes)
-        }
-        (Look::OldestOfNode { .. }, Pressure::High(_)) => true,
-        (Look::OldestOfNode { .. }, _) => false,
-        _ => true,
-    }
-}
-
-fn tell_storage(storage: Storage) {
-    match storage {
-        Storage::Open => tracing::info!("the disk has room again: events are taken in"),
-        Storage::Full { reserve_bytes } => tracing::error!(
-            reserve_bytes,
-            "less is free on the disk than its reserve: nothing but deletions is taken in until there is room"
-        ),
-        Storage::Spent { reserve_bytes } => tracing::error!(
-            reserve_bytes,
-            "less is free on the disk than the last of its reserve: nothing is taken in until there is room"
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_soft_limit_of_a_small_node_is_not_rounded_to_hundreds() {
-        for (whole, part) in [(0, 0), (50, 45), (99, 89), (350, 315), (u64::MAX, u64::MAX / 10 * 9)]
-        {
-            let found = percent_of(whole, 90);
-            assert!(found >= part && found <= whole, "{whole}: {found}");
-        }
-        assert_eq!(percent_of(350, 90), 315);
-        assert_eq!(percent_of(u64::MAX, 100), u64::MAX);
-    }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use kukuri_store::Store;
 
 use crate::notes::Notes;
-use crate::rig::{Ground, Running, check_notes, check_offset, config, model, posts, runner};
+use crate::rig::{
+    Ground, LOSE_A_NOTE, Running, check_notes, check_offset, config, model, posts, runner, script,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn effects_without_their_offset_are_noticed_and_offsets_without_their_effects() {
@@ -19,22 +21,30 @@ async fn effects_without_their_offset_are_noticed_and_offsets_without_their_effe
         let home = ground.home().await;
         check_offset(&*store, &home).await.unwrap();
         check_notes(&*store, &home).await.unwrap();
+        // Each is undone, so that the next one is noticed for itself.
         let spoiled = [
-            "UPDATE consumer_offsets SET last_seq = last_seq - 1",
-            "UPDATE handled_g1 SET times = 2 WHERE seq = 3",
-            "DELETE FROM handled_g1 WHERE seq = 3",
+            (
+                "UPDATE consumer_offsets SET last_seq = last_seq - 1",
+                "UPDATE consumer_offsets SET last_seq = last_seq + 1",
+            ),
+            (
+                "UPDATE handled_g1 SET times = 2 WHERE seq = 3",
+                "UPDATE handled_g1 SET times = 1 WHERE seq = 3",
+            ),
+            (
+                "UPDATE handled_g1 SET seq = -3 WHERE seq = 3",
+                "UPDATE handled_g1 SET seq = 3 WHERE seq = -3",
+            ),
         ];
-        for sql in spoiled {
-            let mut writing = home.write().await.unwrap();
-            writing.desk().script(sql).await.unwrap();
-            writing.commit().await.unwrap();
+        for (spoil, undo) in spoiled {
+            script(&home, spoil).await;
             check_offset(&*store, &home).await.unwrap_err();
+            script(&home, undo).await;
+            check_offset(&*store, &home).await.unwrap();
         }
-        let mut writing = home.write().await.unwrap();
-        let sql = "DELETE FROM notes_g1 WHERE content IN
-            (SELECT content FROM notes_g1 ORDER BY content LIMIT 1)";
-        writing.desk().script(sql).await.unwrap();
-        writing.commit().await.unwrap();
+        script(&home, "DELETE FROM handled_g1 WHERE seq = 3").await;
+        check_offset(&*store, &home).await.unwrap_err();
+        script(&home, LOSE_A_NOTE).await;
         check_notes(&*store, &home).await.unwrap_err();
     }
 }

@@ -11,7 +11,7 @@ use kukuri_store::{Model, Store, StoreError};
 use kukuri_testkit::postgres::{Cluster, Durability};
 
 use crate::notes::Notes;
-use crate::rig::{Ground, Running, check_notes, check_offset, config, model, posts, runner};
+use crate::rig::{Ground, Running, config, model, nothing_parked, posts, runner};
 
 /// A store that is away now and then.
 struct Flaky {
@@ -58,12 +58,7 @@ async fn an_event_store_that_is_away_parks_nothing() {
         let behind = |report: &kukuri_feed::Report| report.active().unwrap().lag_rows == 50;
         running.until("the consumer to be behind", behind).await;
         flaky.away.store(false, Ordering::Relaxed);
-        let report = running.caught_up().await;
-        assert_eq!(report.active().unwrap().state.parked, 0);
-        running.stop().await;
-        let home = ground.home().await;
-        check_offset(&*store, &home).await.unwrap();
-        check_notes(&*store, &home).await.unwrap();
+        nothing_parked(running, &*store, &ground.home().await).await;
     }
 }
 
@@ -81,12 +76,7 @@ async fn a_server_that_crashes_parks_nothing() {
         posts(&*store, nth * 100 + 50..nth * 100 + 60).await;
         cluster.start_again().unwrap();
     }
-    let report = running.caught_up().await;
-    assert_eq!(report.active().unwrap().state.parked, 0);
-    running.stop().await;
-    let home = ground.home().await;
-    check_offset(&*store, &home).await.unwrap();
-    check_notes(&*store, &home).await.unwrap();
+    nothing_parked(running, &*store, &ground.home().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -101,9 +91,5 @@ async fn a_file_that_another_process_writes_to_parks_nothing() {
     let failed = |report: &kukuri_feed::Report| report.failures > 0;
     running.until("a write to fail", failed).await;
     writing.roll_back().await.unwrap();
-    let report = running.caught_up().await;
-    assert_eq!(report.active().unwrap().state.parked, 0);
-    running.stop().await;
-    check_offset(&*store, &other).await.unwrap();
-    check_notes(&*store, &other).await.unwrap();
+    nothing_parked(running, &*store, &other).await;
 }

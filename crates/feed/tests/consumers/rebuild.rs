@@ -10,7 +10,8 @@ use kukuri_testkit::generate::Seed;
 
 use crate::notes::{Notes, read_notes};
 use crate::rig::{
-    Ground, History, Running, check_notes, config, model, post, posts, runner, within,
+    Ground, History, LOSE_A_NOTE, Running, check_notes, config, model, post, posts, runner, script,
+    within,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -136,11 +137,7 @@ async fn a_replay_goes_back_and_never_forward() {
         posts(&*store, 0..20).await;
         running.caught_up().await;
         let home = ground.home().await;
-        let mut writing = home.write().await.unwrap();
-        let sql = "DELETE FROM notes_g1 WHERE content IN
-            (SELECT content FROM notes_g1 ORDER BY content LIMIT 1)";
-        writing.desk().script(sql).await.unwrap();
-        writing.commit().await.unwrap();
+        script(&home, LOSE_A_NOTE).await;
         check_notes(&*store, &home).await.unwrap_err();
         let ahead = running.runner.replay(Seq(22)).await;
         assert!(

@@ -165,6 +165,26 @@ impl Running {
     }
 }
 
+/// Takes one note from the tables of a consumer's first generation.
+pub const LOSE_A_NOTE: &str = "DELETE FROM notes_g1 WHERE content IN
+    (SELECT content FROM notes_g1 ORDER BY content LIMIT 1)";
+
+/// Changes the tables of a consumer behind its back.
+pub async fn script(home: &Home, sql: &str) {
+    let mut writing = home.write().await.unwrap();
+    writing.desk().script(sql).await.unwrap();
+    writing.commit().await.unwrap();
+}
+
+/// Ends a consumer that has caught up, has parked nothing, and holds what it should.
+pub async fn nothing_parked(running: Running, store: &dyn Store, home: &Home) {
+    let report = running.caught_up().await;
+    assert_eq!(report.active().unwrap().state.parked, 0);
+    running.stop().await;
+    check_offset(store, home).await.unwrap();
+    check_notes(store, home).await.unwrap();
+}
+
 pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(WAIT_MAX, work).await;
     done.unwrap_or_else(|_| panic!("waited for {what}"))

@@ -91,6 +91,21 @@ pub(super) fn storage(before: Storage, free_bytes: Option<u64>, reserve_bytes: u
     }
 }
 
+/// Says in the log what has become of the disk.
+pub(super) fn tell(storage: Storage) {
+    match storage {
+        Storage::Open => tracing::info!("the disk has room again: events are taken in"),
+        Storage::Full { reserve_bytes } => tracing::error!(
+            reserve_bytes,
+            "less is free on the disk than its reserve: nothing but deletions is taken in until there is room"
+        ),
+        Storage::Spent { reserve_bytes } => tracing::error!(
+            reserve_bytes,
+            "less is free on the disk than the last of its reserve: nothing is taken in until there is room"
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kukuri_core::{Act, Cursor, CursorError, UnixMillis};
 use kukuri_store::backup::{Backup, BackupError, Manifest, Monitor, seal};
@@ -355,9 +354,10 @@ async fn a_server_that_hangs_holds_nobody() {
     let (monitor, saved) = (Monitor::default(), home.path().join("saved"));
     let backup = back_up(&url, &saved, UnixMillis(5), &monitor);
     let ending = async {
-        while !saved.exists() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let begun = saved.clone();
+        let begins =
+            move || wait_for("the backup to begin", LIMIT, || begun.exists().then_some(()));
+        tokio::task::spawn_blocking(begins).await.unwrap().unwrap();
         monitor.end();
     };
     let (ended, ()) = timeout(LIMIT, async { tokio::join!(backup, ending) }).await.unwrap();

@@ -1,0 +1,66 @@
+//! What the node is under pressure from, and what letting go of events does about it.
+
+use kukuri_core::ladder::{Cause, LagLimit, Limits, Load, Pressure, pressure};
+use kukuri_core::{Look, NodeState, NodeTopic, OnFull, Usage};
+
+use super::UpkeepSettings;
+
+/// The load of the node by what the operator wants.
+pub(super) fn felt(
+    settings: &UpkeepSettings,
+    topics: &[(NodeTopic, Usage)],
+    load: &Load,
+) -> Pressure {
+    let UpkeepSettings { capacity, soft_percent, disk_reserve_bytes, .. } = settings;
+    let soft = |max: Option<u64>| max.map(|max| percent_of(max, *soft_percent));
+    let lag = |(topic, _): &(NodeTopic, Usage)| {
+        let lag_seconds_max = topic.ingest_policy.max_lag_seconds?.into();
+        Some(LagLimit { topic: topic.topic_id.clone(), lag_seconds_max })
+    };
+    let limits = Limits {
+        soft_bytes_max: soft(capacity.max_bytes),
+        soft_events_max: soft(capacity.max_events),
+        // The ladder acts before nothing is taken in any more.
+        disk_free_bytes_min: disk_reserve_bytes.saturating_mul(2),
+        lags: topics.iter().filter_map(lag).collect(),
+    };
+    pressure(&limits, load)
+}
+
+/// The ladder stays on its last step for a while when the pressure is gone, or when it comes from a disk
+/// that others fill: events that leave then leave for nothing.
+pub(super) fn is_of_use(look: &Look, felt: &Pressure, node: &NodeState) -> bool {
+    let NodeState { usage, allowance, .. } = node;
+    let over = allowance.on_full == OnFull::Evict && allowance.capacity.is_exceeded(*usage);
+    match (look, felt) {
+        (Look::OldestOfNode { .. }, _) if over => true,
+        (Look::OldestOfNode { .. }, Pressure::High(Cause::Disk { free_bytes, free_bytes_min })) => {
+            usage.bytes >= free_bytes_min.saturating_sub(*free_bytes)
+        }
+        (Look::OldestOfNode { .. }, Pressure::High(_)) => true,
+        (Look::OldestOfNode { .. }, _) => false,
+        _ => true,
+    }
+}
+
+/// So many hundredths of a number, however small or large it is.
+pub(super) fn percent_of(whole: u64, percent: u32) -> u64 {
+    let part = u128::from(whole) * u128::from(percent) / 100;
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_of_a_small_node_is_not_rounded_to_hundreds() {
+        for (whole, part) in [(0, 0), (50, 45), (99, 89), (350, 315), (u64::MAX, u64::MAX / 10 * 9)]
+        {
+            let found = percent_of(whole, 90);
+            assert!(found >= part && found <= whole, "{whole}: {found}");
+        }
+        assert_eq!(percent_of(350, 90), 315);
+        assert_eq!(percent_of(u64::MAX, 100), u64::MAX);
+    }
+}
