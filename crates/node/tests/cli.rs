@@ -19,6 +19,8 @@ mod export;
 mod feed;
 #[path = "cli/import.rs"]
 mod import;
+#[path = "cli/logs.rs"]
+mod logs;
 #[path = "cli/node.rs"]
 mod node;
 #[path = "cli/outage.rs"]
@@ -134,6 +136,8 @@ stories! {
         status_tells_what_the_node_holds
         every_door_looks_at_the_disk
         a_running_node_keeps_house;
+    logs:
+        logs_hold_nothing_of_clients;
     node:
         running_says_where_everything_is_and_ends_when_asked
         wrong_command_lines_are_code_2;
