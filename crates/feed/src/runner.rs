@@ -85,11 +85,26 @@ impl<C: Consumer> Runner<C> {
         home: Home,
         config: RunnerConfig,
     ) -> Result<Self, RunnerError> {
-        assert_eq!(consumer.name(), home.name(), "a home belongs to one consumer");
         let ledger = Ledger::open(home, config.lease).await?;
+        Ok(Self::of(consumer, store, ledger, config))
+    }
+
+    /// For a home that was there already; changes nothing in it.
+    pub async fn existing(
+        consumer: C,
+        store: Arc<dyn Store>,
+        home: Home,
+        config: RunnerConfig,
+    ) -> Result<Self, RunnerError> {
+        let ledger = Ledger::existing(home, config.lease).await?;
+        Ok(Self::of(consumer, store, ledger, config))
+    }
+
+    fn of(consumer: C, store: Arc<dyn Store>, ledger: Ledger, config: RunnerConfig) -> Self {
+        assert_eq!(consumer.name(), ledger.home.name(), "a home belongs to one consumer");
         let holder = i64::from_be_bytes(rand::random());
         let shared = Shared { consumer, store, ledger, config, holder, stats: Stats::default() };
-        Ok(Self { shared: Arc::new(shared) })
+        Self { shared: Arc::new(shared) }
     }
 
     pub fn name(&self) -> ConsumerName {
