@@ -5,7 +5,7 @@ use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::process::Process;
 use serde_json::{Value, json};
 
-use crate::running::Running;
+use crate::running::{Running, patient};
 use crate::search::{Asker, TOPIC, note, words};
 use crate::site::{LIMIT, Site, ended, notes, system_time, text};
 
@@ -75,8 +75,7 @@ pub fn looking_at_consumers_makes_nothing(site: &Site) {
 }
 
 pub fn search_is_paused_and_goes_on(site: &Site) {
-    let mut command = site.command_now(&["run"]);
-    let running = Running::spawn(command.env("KUKURI_SEARCH_STALE_SECONDS", "1"));
+    let running = Running::spawn(patient(site).env("KUKURI_SEARCH_STALE_SECONDS", "1"));
     let mut asker = Asker::connect(&running);
     asker.publish(note("梅 before"));
     running.finds("梅", &["梅 before"]);
@@ -92,6 +91,8 @@ pub fn search_is_paused_and_goes_on(site: &Site) {
     let page = page.unwrap();
     assert!(page["index_lag_seconds"].as_u64().unwrap() >= 1, "{page}");
     assert_eq!(page["items"].as_array().unwrap().len(), 1);
+    assert_eq!(asker.search(words("梅")), Ok(vec!["梅 before".to_owned()]));
+    assert!(asker.notices[0].starts_with("search: index_lag_seconds "), "{:?}", asker.notices);
     assert!(running.metric("kukuri_index_lag_seconds").unwrap() >= 1.0);
     assert_eq!(running.metric("kukuri_consumer_paused"), Some(1.0));
     assert_eq!(status(site)["paused"], true);
@@ -104,7 +105,7 @@ pub fn search_is_paused_and_goes_on(site: &Site) {
 }
 
 pub fn search_reads_the_feed_again(site: &Site) {
-    let running = Running::start(site, &[]);
+    let running = Running::spawn(&mut patient(site));
     let mut asker = Asker::connect(&running);
     asker.publish(note("松 one"));
     let gone = asker.publish(note("松 two"));
@@ -134,10 +135,7 @@ pub fn a_rebuild_beside_ingest_fails_no_question(site: &Site) {
     let lines: Vec<String> = (0..NOTES).map(|nth| Author::numbered(2).sign(&draft(nth))).collect();
     let file = site.file("many.jsonl", &lines);
     ended(&mut site.command_now(&["import", text(&file)])).ok();
-    let mut command = site.command_now(&["run"]);
-    command.env("KUKURI_LIMITS_EVENTS_PER_IP_PER_MINUTE", "0");
-    command.env("KUKURI_LIMITS_EVENTS_PER_PUBKEY_PER_MINUTE", "0");
-    let running = Running::spawn(command.env("KUKURI_LIMITS_REQUESTS_PER_IP_PER_MINUTE", "0"));
+    let running = Running::spawn(&mut patient(site));
     let mut asker = Asker::connect(&running);
     asker.publish(note("first of all"));
     running.finds("first of", &["first of all"]);
@@ -174,15 +172,14 @@ pub fn other_kinds_make_another_index(site: &Site) {
         let mut command = site.command_now(&["config"]);
         ended(command.env("KUKURI_SEARCH_KINDS", kinds)).code(2).says("KUKURI_SEARCH_KINDS");
     }
-    let mut command = site.command_now(&["run"]);
-    let running = Running::spawn(command.env("KUKURI_SEARCH_KINDS", "1, 1111"));
+    let running = Running::spawn(patient(site).env("KUKURI_SEARCH_KINDS", "1, 1111"));
     let mut asker = Asker::connect(&running);
     asker.publish(Draft::new(30_023, system_time()).tag("d", "a").content("桜 article"));
     asker.publish(note("桜 note"));
     running.finds("桜", &["桜 note"]);
     running.end();
 
-    let running = Running::start(site, &[]);
+    let running = Running::spawn(&mut patient(site));
     running.finds("article", &["桜 article"]);
     running.finds("note", &["桜 note"]);
     let versions: Vec<Value> = status(site)["generations"].as_array().unwrap().clone();

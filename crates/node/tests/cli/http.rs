@@ -1,5 +1,6 @@
 //! Questions over HTTP, on the address where clients connect.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -8,7 +9,7 @@ use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::judged::{HOSTILE, Judged};
 use serde_json::{Value, json};
 
-use crate::running::Running;
+use crate::running::{Running, patient};
 use crate::search::{Asker, TOPIC, note};
 use crate::site::{LIMIT, Site, ended, system_time, text};
 
@@ -46,18 +47,15 @@ impl Running {
     }
 }
 
-/// A node on which a test may ask as much as it likes.
-fn patient(site: &Site) -> Running {
-    let mut command = site.command_now(&["run"]);
-    Running::spawn(command.env("KUKURI_LIMITS_REQUESTS_PER_IP_PER_MINUTE", "0"))
-}
-
 /// The judged posts, as if they had been written just so long ago.
 fn import(site: &Site, judged: &Judged) -> Vec<String> {
     let now = system_time().0;
+    let names: BTreeSet<&str> = judged.posts.iter().map(|post| post.topic.as_str()).collect();
+    let add = |name: &str| ended(&mut site.command_now(&["topic", "add", name])).ok().stdout;
+    let topics: BTreeMap<&str, String> = names.iter().map(|name| (*name, add(name))).collect();
     let (mut lines, mut ids) = (Vec::new(), Vec::new());
     for post in &judged.posts {
-        let topic = ended(&mut site.command_now(&["topic", "add", &post.topic])).ok().stdout;
+        let topic = &topics[post.topic.as_str()];
         let created_at = kukuri_event::UnixSeconds(now - post.hours * 3600);
         let draft = Draft::new(post.kind, created_at).content(&post.text).tag("t", topic.trim());
         let draft = Draft { tags: [draft.tags, post.tags.clone()].concat(), ..draft };
@@ -81,7 +79,7 @@ pub fn http_and_nip50_find_what_people_expect(site: &Site) {
     let ids = import(site, &judged);
     let topic = ended(&mut site.command_now(&["topic", "id", "main"])).ok().stdout;
     let topic = topic.trim();
-    let running = patient(site);
+    let running = Running::spawn(&mut patient(site));
     let mut asker = Asker::connect(&running);
     wait_for("the index", LIMIT, || {
         let (status, page) = running.page(topic, "猫", "");
@@ -105,7 +103,7 @@ pub fn http_and_nip50_find_what_people_expect(site: &Site) {
 }
 
 pub fn what_is_gone_is_not_found_over_http(site: &Site) {
-    let running = Running::start(site, &[]);
+    let running = Running::spawn(&mut patient(site));
     let mut asker = Asker::connect(&running);
     let now = system_time();
     let article = |age: i64, content: &str| {
@@ -139,7 +137,7 @@ pub fn what_is_gone_is_not_found_over_http(site: &Site) {
 }
 
 pub fn hostile_questions_over_http_are_answered_or_refused(site: &Site) {
-    let running = patient(site);
+    let running = Running::spawn(&mut patient(site));
     let mut asker = Asker::connect(&running);
     for content in ["alpha", "beta", "alpha beta", "gamma 日本語 100%"] {
         asker.publish(note(content));
@@ -207,7 +205,7 @@ pub fn topics_are_found_by_their_names(site: &Site) {
     // Known by its id alone, as it comes from another node.
     let osaka = site.run(&["topic", "id", "大阪"]).ok().stdout.trim().to_owned();
     add(&osaka);
-    let running = Running::start(site, &[]);
+    let running = Running::spawn(&mut patient(site));
     let ids = |path: &str| -> Vec<String> {
         let (status, answer) = running.api(path);
         assert_eq!(status, 200, "{answer}");

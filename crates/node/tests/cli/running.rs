@@ -18,6 +18,15 @@ pub struct Running {
     pub admin: String,
 }
 
+/// The command of a node that is asked and told as often as a test likes.
+pub fn patient(site: &Site) -> Command {
+    let mut command = site.command_now(&["run"]);
+    for of in ["REQUESTS_PER_IP", "EVENTS_PER_IP", "EVENTS_PER_PUBKEY"] {
+        command.env(format!("KUKURI_LIMITS_{of}_PER_MINUTE"), "0");
+    }
+    command
+}
+
 impl Running {
     pub fn start(site: &Site, args: &[&str]) -> Self {
         Self::spawn(&mut site.command_now(&[&["run"], args].concat()))

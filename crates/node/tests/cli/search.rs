@@ -14,23 +14,27 @@ use crate::site::{LIMIT, Site, system_time};
 
 pub const TOPIC: &str = "kukuri:global";
 
-pub struct Asker(WebSocket<MaybeTlsStream<TcpStream>>);
+pub struct Asker {
+    socket: WebSocket<MaybeTlsStream<TcpStream>>,
+    /// What the node has said beside its answers.
+    pub notices: Vec<String>,
+}
 
 impl Asker {
     pub fn connect(running: &Running) -> Self {
-        Self(connect(&running.url).unwrap().0)
+        Self { socket: connect(&running.url).unwrap().0, notices: Vec::new() }
     }
 
     pub fn publish(&mut self, draft: Draft) -> Event {
         let event = Author::numbered(1).sign(&draft.tag("t", TOPIC));
-        self.0.send(format!("[\"EVENT\",{event}]").into()).unwrap();
+        self.socket.send(format!("[\"EVENT\",{event}]").into()).unwrap();
         let answer = self.next();
         assert_eq!((&answer[0], &answer[2]), (&json!("OK"), &json!(true)), "{answer}");
         Event::parse(&event).unwrap()
     }
 
     fn next(&mut self) -> Value {
-        serde_json::from_str(self.0.read().unwrap().to_text().unwrap()).unwrap()
+        serde_json::from_str(self.socket.read().unwrap().to_text().unwrap()).unwrap()
     }
 
     /// The contents of what is found, in its order, or why nothing is looked for.
@@ -40,7 +44,7 @@ impl Asker {
     }
 
     pub fn events(&mut self, filter: Value) -> Result<Vec<Value>, String> {
-        self.0.send(json!(["REQ", "s", filter]).to_string().into()).unwrap();
+        self.socket.send(json!(["REQ", "s", filter]).to_string().into()).unwrap();
         let mut found = Vec::new();
         loop {
             let message = self.next();
@@ -48,7 +52,7 @@ impl Asker {
                 "EVENT" => found.push(message[2].clone()),
                 "EOSE" => return Ok(found),
                 "CLOSED" => return Err(message[2].as_str().unwrap().to_owned()),
-                _ => {}
+                _ => self.notices.push(message[1].as_str().unwrap().to_owned()),
             }
         }
     }
