@@ -59,8 +59,8 @@ impl Finder {
         };
         match timeout(FIND_WAIT_MAX, found).await {
             Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) => {
-                let error: SearchError = error;
+            Ok(Err(SearchError::NotBuilt)) => Err(Unavailable),
+            Ok(Err(SearchError::Desk(error))) => {
                 tracing::warn!(%error, "a search could not be answered");
                 Err(Unavailable)
             }

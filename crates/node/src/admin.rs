@@ -111,7 +111,11 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
         relay.outbound_bytes_peak,
     );
     let api = node.api.stats();
-    out.counter("api_requests", "Requests over HTTP below /v1.", api.requests);
+    out.counter(
+        "api_requests",
+        "Requests over HTTP, but for the page and the NIP-11 document.",
+        api.requests,
+    );
     out.counter("api_refused", "Those that were refused.", api.refused);
     out.counter("api_unavailable", "Those that could not be answered.", api.unavailable);
     out.counter("lane_batches", "Batches committed.", lane.batches);

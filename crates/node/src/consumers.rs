@@ -156,7 +156,8 @@ async fn live(registration: Registration, ground: Ground, opened: Opened, stop: 
     }
 }
 
-/// One that was told to stand still, or has halted, is nothing that taking in less would help.
+/// One that was told to stand still, has halted, or waits for a generation of its version is nothing that
+/// taking in less would help.
 async fn measure(opened: Opened, clock: Clock, lag: watch::Sender<u64>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let runners = opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -164,7 +165,9 @@ async fn measure(opened: Opened, clock: Clock, lag: watch::Sender<u64>, stop: Ca
         for runner in runners {
             let Ok(report) = runner.report(clock()).await else { continue };
             let works = report.active().filter(|active| {
-                report.wish == Wish::Running && active.state.held && active.state.halted.is_none()
+                let state = &active.state;
+                let own = state.version == report.version;
+                report.wish == Wish::Running && own && state.held && state.halted.is_none()
             });
             lag_ms = works.map_or(0, |active| active.lag_ms).max(lag_ms);
         }

@@ -1,13 +1,22 @@
 //! The rules of the house hold here too, and every refusal has the one shape.
 
 use axum::http::Method;
-use kukuri_api::{SEARCH_ITEMS_MAX, TOPICS_MAX};
+use kukuri_api::{SEARCH_ITEMS_MAX, TOPICS_MAX, document};
 use kukuri_core::admission::{Rate, Verdict};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::rig::{Rig, TOPIC};
 
 const QUESTIONS: [&str; 2] = ["/v1/search?topic=kukuri:global&q=a", "/v1/topics"];
+
+/// A path that comes later is asked here as well, unless it is for everybody.
+#[test]
+fn every_path_that_tells_something_is_asked() {
+    let document: Value = serde_json::from_str(document()).unwrap();
+    let paths = document["paths"].as_object().unwrap().keys().map(String::as_str);
+    let telling: Vec<&str> = paths.filter(|path| *path != "/v1/openapi.json").collect();
+    assert_eq!(QUESTIONS.map(|path| path.split('?').next().unwrap()), telling[..]);
+}
 
 #[tokio::test]
 async fn who_may_not_read_is_told_nothing() {

@@ -12,6 +12,8 @@ use crate::{Consumer, ConsumerName, lag};
 #[derive(Clone, Debug)]
 pub struct Report {
     pub name: ConsumerName,
+    /// What this program makes; generations of other versions stand still.
+    pub version: u32,
     pub wish: Wish,
     pub bounds: FeedBounds,
     pub generations: Vec<GenerationReport>,
@@ -60,6 +62,7 @@ impl<C: Consumer> Runner<C> {
         let stats = &self.shared.stats;
         Ok(Report {
             name: self.name(),
+            version: self.shared.consumer.version(),
             wish: view.wish,
             bounds,
             generations,

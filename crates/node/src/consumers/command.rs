@@ -153,6 +153,10 @@ fn to_lines(report: &Report) -> Vec<String> {
             (None, Some(error), ..) => error.to_string(),
             (None, None, false, _) => "nobody works on it: no node runs".to_owned(),
             (None, None, true, Some(scan)) => format!("reads the state: {scan} of {}", state.start),
+            (None, None, true, None) if state.version != report.version => {
+                "stands still until one of the version of this program, or of its kinds, takes over"
+                    .to_owned()
+            }
             (None, None, true, None) => "follows the feed".to_owned(),
         };
         lines.push(format!(

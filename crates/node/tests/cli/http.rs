@@ -213,9 +213,9 @@ pub fn topics_are_found_by_their_names(site: &Site) {
         items.map(|item| item["topic_id"].as_str().unwrap().to_owned()).collect()
     };
     let find = |name: &str| ids(&format!("/v1/topics?q={}", encode(name)));
-    assert_eq!(find("ＲＵＳＴ　kans"), [kansai.clone()]);
+    assert_eq!(find("ＲＵＳＴ　kans"), [kansai.as_str()]);
     assert_eq!(find("ﾋﾞｯﾄｺｲﾝ").len(), 1);
-    assert_eq!(find("大阪"), [osaka.clone()]);
+    assert_eq!(find("大阪"), [osaka.as_str()]);
     assert_eq!(find(&osaka), [osaka]);
     for nothing in ["kukuri", &user, "%", "'"] {
         assert_eq!(find(nothing), Vec::<String>::new(), "{nothing}");

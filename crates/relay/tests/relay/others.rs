@@ -10,6 +10,7 @@ use kukuri_core::admission::{Rate, Verdict};
 use kukuri_relay::{Allowance, AuthPolicy, Authed, OpenGate, RelayConfig, RelayLimits, serve_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 use crate::rig::{Rig, author, config, limited, topic_id};
 
@@ -85,4 +86,23 @@ async fn an_answer_that_is_on_its_way_arrives() {
     let (address, _serving) = listen(&rig, Router::new().route("/slow", slow)).await;
     let (status, answer) = ask(address, "/slow", "x").await;
     assert!(status == 200 && answer.ends_with("at last"), "{answer}");
+}
+
+/// Only answers get more time: who says nothing, or half of something, is not waited for.
+#[tokio::test]
+async fn who_asks_nothing_gets_no_more_time() {
+    const WAIT: Duration = Duration::from_millis(100);
+    /// Less than answers are given.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let config = limited(|limits| RelayLimits { handshake_wait_max: WAIT, ..limits });
+    let rig = Rig::with(config, OpenGate).await;
+    let quick = get(async || "quick");
+    let (address, _serving) = listen(&rig, Router::new().route("/quick", quick)).await;
+    for said in ["", "GET /qu", "GET /quick HTTP/1.1\r\nHost: x\r\n\r\nGET /qu"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut heard = Vec::new();
+        let closed = timeout(PATIENCE, stream.read_to_end(&mut heard)).await;
+        let _ = closed.unwrap_or_else(|_| panic!("{said:?}: still open"));
+    }
 }
