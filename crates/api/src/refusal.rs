@@ -41,7 +41,7 @@ pub enum Refusal {
     Twice { parameter: &'static str },
     #[error("{parameter} is no text in UTF-8")]
     NotText { parameter: &'static str },
-    #[error("a parameter that there is not: there are {known}")]
+    #[error("no such parameter: there are {known}")]
     Unknown { known: String },
     #[error("limit is no number from 1 to {max}")]
     Limit { max: usize },
