@@ -17,6 +17,8 @@ mod doctor;
 mod export;
 #[path = "cli/feed.rs"]
 mod feed;
+#[path = "cli/http.rs"]
+mod http;
 #[path = "cli/import.rs"]
 mod import;
 #[path = "cli/logs.rs"]
@@ -66,7 +68,18 @@ macro_rules! stories {
 
 stories! {
     consumer:
-        an_unknown_consumer_is_an_error;
+        an_unknown_consumer_is_an_error
+        looking_at_consumers_makes_nothing
+        search_is_paused_and_goes_on
+        search_reads_the_feed_again
+        a_rebuild_beside_ingest_fails_no_question
+        other_kinds_make_another_index;
+    http:
+        http_and_nip50_find_what_people_expect
+        what_is_gone_is_not_found_over_http
+        hostile_questions_over_http_are_answered_or_refused
+        topics_are_found_by_their_names
+        http_goes_by_the_rules_of_the_relay;
     import:
         what_is_imported_can_be_exported
         hostile_lines_are_refused_by_number_and_the_rest_goes_in
