@@ -28,8 +28,13 @@ use table::Found;
 /// What every migration writes by itself.
 const VERSIONS: &str = "schema_version";
 
+/// Nobody can make a partition until the tables are locked, so that must not take long, whatever becomes of
+/// this program meanwhile.
+const HURRIED: &str = "SET lock_timeout = '2s'; SET idle_session_timeout = '10s';
+    SET idle_in_transaction_session_timeout = '10s'";
+
 /// Tables of any size are copied. The server still notices a program that hangs between two of them.
-const UNHURRIED: &str = "SET statement_timeout = 0;
+const UNHURRIED: &str = "SET statement_timeout = 0; SET idle_session_timeout = 0;
     SET idle_in_transaction_session_timeout = '10min'; SET application_name = 'kukuri backup'";
 
 /// How often to begin again because somebody dropped a partition at the wrong moment. None is made then.
@@ -61,11 +66,12 @@ async fn copy_out(
     monitor: &Monitor,
 ) -> Result<Manifest, BackupError> {
     let mut connection = Server::parse(url)?.connect(Role::Setup).await?;
-    run(&mut connection, UNHURRIED).await?;
     let mut draft = Draft::begin(to)?;
     migrate::hold_still(&mut connection).await?;
+    run(&mut connection, HURRIED).await?;
     let found = begin(&mut connection).await?;
     migrate::release(&mut connection).await?;
+    run(&mut connection, UNHURRIED).await?;
     let schema_version = version(&mut connection).await?;
     let feed = FeedSpan::from(bounds(&mut connection).await?);
     monitor.expect(found.iter().map(|found| found.bytes).sum());
@@ -94,8 +100,10 @@ async fn begin(connection: &mut PgConnection) -> Result<Vec<Found>, Fault> {
         let names: Vec<String> = wanted.iter().map(|found| found.quoted()).collect();
         let lock = format!("LOCK TABLE {} IN ACCESS SHARE MODE", names.join(", "));
         let locked = raw_sql(AssertSqlSafe(lock)).execute(&mut *connection).await;
+        // One was dropped, or somebody is about to drop one.
         let gone = |error: &sqlx::Error| {
-            error.as_database_error().and_then(|error| error.code()).as_deref() == Some("42P01")
+            let code = error.as_database_error().and_then(|error| error.code());
+            matches!(code.as_deref(), Some("42P01" | "55P03"))
         };
         match locked {
             Ok(_) => {

@@ -9,7 +9,8 @@ pub(crate) enum Fault {
     Store(StoreError),
     /// A row has no partition to go to: one was dropped since they were counted.
     NoPartition,
-    /// Another batch was committed since this one looked, or somebody wrote a feed row with its number.
+    /// What the batch was decided by is not so: another one was committed since, an event that was taken for
+    /// new is there, or somebody wrote a feed row with its number.
     Fenced,
 }
 

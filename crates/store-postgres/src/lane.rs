@@ -7,6 +7,8 @@
 //! somebody else writes, a batch locks the row before it looks, and others wait for it.
 
 mod known;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +24,7 @@ use crate::facts;
 use crate::partition::Partitions;
 use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
-use crate::write::{Fence, topics_of, write};
+use crate::write::{Premise, topics_of, write};
 use known::{Known, only_new};
 
 /// How long one try may take: connecting (10 s), waiting for the fence and then for the lock (5 s each), and
@@ -54,6 +56,15 @@ pub(crate) struct Session {
     crowded_batches: u32,
     /// How many more batches look before they write.
     doubtful_batches: u32,
+}
+
+/// What came of a try to write without a lock.
+enum Written {
+    Done,
+    /// A topic has no number yet, or a row no partition: nothing was tried.
+    NotThere,
+    /// What the decision was made by is no longer so.
+    Overtaken,
 }
 
 impl Session {
@@ -115,9 +126,14 @@ impl Session {
             return Ok(None);
         }
         let revision = known.revision();
-        let written = self.write(topics, decision, revision, Some(&needs)).await?;
-        self.doubtful_batches = if written.is_none() { DOUBTFUL_BATCHES } else { 0 };
-        Ok(written)
+        Ok(match self.write(topics, &decision, revision, Some(&needs)).await? {
+            Written::Done => Some(decision),
+            Written::NotThere => None,
+            Written::Overtaken => {
+                self.doubtful_batches = DOUBTFUL_BATCHES;
+                None
+            }
+        })
     }
 
     /// Looks and writes without a lock; `None` if nothing was written because that is not enough.
@@ -135,32 +151,35 @@ impl Session {
         if decision.is_empty() {
             return Ok(Some(decision));
         }
-        let written = self.write(topics, decision, revision, None).await?;
-        if written.is_none() {
-            self.crowded_batches = CROWDED_BATCHES;
-        }
-        Ok(written)
+        Ok(match self.write(topics, &decision, revision, None).await? {
+            Written::Done => Some(decision),
+            Written::NotThere => None,
+            Written::Overtaken => {
+                self.crowded_batches = CROWDED_BATCHES;
+                None
+            }
+        })
     }
 
     /// Writes what was decided at a revision, if it is still that one and all of `absent` is absent.
     async fn write(
         &mut self,
         topics: &Topics,
-        decision: Decision,
+        decision: &Decision,
         revision: i64,
         absent: Option<&ReadSet>,
-    ) -> Result<Option<Decision>, Fault> {
-        let numbers = topics.numbers.assigned(&topics_of(&decision));
+    ) -> Result<Written, Fault> {
+        let numbers = topics.numbers.assigned(&topics_of(decision));
         let Some(numbers) = numbers.filter(|_| self.partitions.hold(decision.head())) else {
-            return Ok(None);
+            return Ok(Written::NotThere);
         };
-        let fence = Fence { revision, epoch: self.expected.epoch, absent };
-        match write(&mut self.connection, &numbers, &decision, fence).await {
+        let premise = Premise { revision, epoch: self.expected.epoch, absent };
+        match write(&mut self.connection, &numbers, decision, premise).await {
             Ok(()) => {
-                self.known = self.known.take().and_then(|known| known.after(&decision));
-                Ok(Some(decision))
+                self.known = self.known.take().and_then(|known| known.after(decision));
+                Ok(Written::Done)
             }
-            Err(Fault::Fenced) => Ok(None),
+            Err(Fault::Fenced) => Ok(Written::Overtaken),
             Err(fault) => Err(fault),
         }
     }
@@ -184,8 +203,8 @@ impl Session {
                 continue;
             }
             let numbers = topics.numbers.assign(connection, &topics_of(&decision)).await?;
-            let fence = Fence { revision, epoch: feed.epoch, absent: None };
-            write(connection, &numbers, &decision, fence).await?;
+            let premise = Premise { revision, epoch: feed.epoch, absent: None };
+            write(connection, &numbers, &decision, premise).await?;
             raw_sql("COMMIT").execute(connection).await?;
             topics.numbers.commit(numbers);
             self.known = self.known.take().and_then(|known| known.after(&decision));

@@ -51,7 +51,7 @@ pub struct PostgresStore {
 
 /// The lane's connection between two batches.
 enum Lane {
-    Open(Session),
+    Open(Box<Session>),
     /// It went with an error; the next batch opens another.
     Lost,
     /// The server's disk failed: nothing is applied before [`Store::reopen`].
@@ -128,9 +128,10 @@ impl PostgresStore {
         *self.lane.lock().await = Lane::Lost;
     }
 
-    async fn open_lane(&self) -> Result<Session, Fault> {
+    async fn open_lane(&self) -> Result<Box<Session>, Fault> {
         let Options { fsync, outbox_partition_rows, .. } = self.options;
-        Session::open(&self.server, fsync, self.epoch, outbox_partition_rows).await
+        let session = Session::open(&self.server, fsync, self.epoch, outbox_partition_rows);
+        session.await.map(Box::new)
     }
 
     /// Runs a batch on the lane's connection, which survives only success.

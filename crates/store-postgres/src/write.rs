@@ -25,22 +25,22 @@ use bulk::{Bulk, Columns, Sorted};
 use events::Events;
 use index::Index;
 
-/// What must hold for anything to be written.
+/// What a decision was made by, and what must hold for anything to be written.
 #[derive(Clone, Copy)]
-pub(crate) struct Fence<'a> {
+pub(crate) struct Premise<'a> {
     /// How many batches were committed.
     pub revision: i64,
     pub epoch: Epoch,
-    /// Keys that were taken for absent and not looked for.
+    /// Keys of events that were taken for absent and not looked for.
     pub absent: Option<&'a ReadSet>,
 }
 
-/// Writes everything, if the fence holds. Outside of a transaction it is durable when it returns.
+/// Writes everything, if its premise holds. Outside of a transaction it is durable when it returns.
 pub(crate) async fn write(
     connection: &mut PgConnection,
     numbers: &BatchNumbers,
     decision: &Decision,
-    fence: Fence<'_>,
+    premise: Premise<'_>,
 ) -> Result<(), Fault> {
     let writes = &decision.writes;
     let mut events = Events::default();
@@ -64,10 +64,10 @@ pub(crate) async fn write(
     node::state(&mut bulk, &writes.node);
     node::feed(&mut bulk, decision);
     outbox::rows(&mut bulk, &decision.rows, numbers);
-    if let Some(absent) = fence.absent {
+    if let Some(absent) = premise.absent {
         keys::absent(&mut bulk, absent);
     }
-    bulk.run(connection, fence).await
+    bulk.run(connection, premise).await
 }
 
 /// Every topic that a row will speak of.

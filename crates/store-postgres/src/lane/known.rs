@@ -14,8 +14,8 @@ use crate::bounds::Bounds;
 use crate::facts::{Loaded, fill_in};
 use crate::subscriptions::Topics;
 
-/// Of how many topics usage is remembered at most; with more, all is read again.
-const TOPICS_MAX: usize = 4_096;
+/// Of how many topics usage is remembered at most; with more, of those of the last batch that looked.
+pub(super) const TOPICS_MAX: usize = 4_096;
 
 pub(super) struct Known {
     revision: i64,
@@ -25,14 +25,22 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What was loaded, and what was known before if nobody has written since.
+    /// What was loaded, and what was known before if nobody has written since. Of topics that nobody
+    /// subscribed to there is nothing to know.
     pub fn of(loaded: &Loaded, before: Option<Self>) -> Self {
         let Loaded { facts, bounds, revision } = loaded;
-        let before = before.filter(|before| before.revision == *revision);
-        let (mut usage, node) =
-            before.map_or_else(Default::default, |known| (known.usage, known.node));
-        usage.extend(facts.usage.iter().map(|(topic, usage)| (topic.clone(), *usage)));
-        let node = facts.node.get(&NodeKey).cloned().or(node);
+        let carried = facts.topics.iter().filter(|(_, row)| row.is_some());
+        let usage =
+            carried.filter_map(|(topic, _)| Some((topic.clone(), *facts.usage.get(topic)?)));
+        let mut usage: BTreeMap<_, _> = usage.collect();
+        let mut node = facts.node.get(&NodeKey).cloned();
+        if let Some(mut before) = before.filter(|before| before.revision == *revision) {
+            before.usage.retain(|topic, _| !usage.contains_key(topic));
+            if before.usage.len() + usage.len() <= TOPICS_MAX {
+                usage.append(&mut before.usage);
+            }
+            node = node.or(before.node);
+        }
         Self { revision: *revision, bounds: *bounds, usage, node }
     }
 
@@ -42,6 +50,11 @@ impl Known {
 
     pub fn feed(&self) -> FeedBounds {
         self.bounds.feed
+    }
+
+    #[cfg(test)]
+    pub fn topics(&self) -> usize {
+        self.usage.len()
     }
 
     /// What is known once a decision that was made by it is written. Nothing, if it changed what is read
@@ -57,7 +70,7 @@ impl Known {
         if let Some(change) = decision.writes.node.first() {
             self.node = Some(change.after.clone());
         }
-        (self.usage.len() <= TOPICS_MAX).then_some(self)
+        Some(self)
     }
 
     /// What a batch goes by, if its events are all new; `None` if that is not all known.

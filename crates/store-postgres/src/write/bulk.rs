@@ -6,7 +6,7 @@ use kukuri_core::Change;
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::{Arguments, AssertSqlSafe, Encode, Postgres, Row, Type, query_with};
 
-use super::Fence;
+use super::Premise;
 use crate::error::Fault;
 
 /// Changes that are made at once, with the commit: a round trip costs as much as several events. They
@@ -60,18 +60,18 @@ impl Bulk {
         Columns { arguments: Some(&mut self.arguments) }
     }
 
-    /// Makes all the changes if the fence and the conditions hold, and none otherwise. Batches of one sort
+    /// Makes all the changes if the premise and the conditions hold, and none otherwise. Batches of one sort
     /// share the text of the statement, and so its plan.
     pub async fn run(
         mut self,
         connection: &mut PgConnection,
-        fence: Fence<'_>,
+        premise: Premise<'_>,
     ) -> Result<(), Fault> {
         let sql = self.sql();
         let expected = self.parts.iter().filter_map(|part| part.changed);
         let expected: Vec<i64> = expected.map(|rows| rows.try_into().unwrap_or(i64::MAX)).collect();
-        let mut added = self.arguments.add(fence.revision);
-        added = added.and_then(|()| self.arguments.add(fence.epoch.0));
+        let mut added = self.arguments.add(premise.revision);
+        added = added.and_then(|()| self.arguments.add(premise.epoch.0));
         added = added.and_then(|()| self.arguments.add(expected));
         added.expect("numbers can be encoded");
         let written = query_with(AssertSqlSafe(sql), self.arguments).fetch_one(connection).await;
