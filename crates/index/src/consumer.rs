@@ -15,7 +15,7 @@ use crate::search::{Ask, Page};
 use crate::tables::Tables;
 
 /// Changes with every change of what is kept of a text: its words, its trail, its numbers.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Follows the feed, and answers questions from what it has kept of it.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ use crate::scene::{HEAD, NOW, Scene, post, topic};
 
 const FIRST: Start = Start::First { now: UnixSeconds(NOW) };
 
-/// What has meaning to FTS5, to tsquery, to LIKE, to SQL, to a shell, or to a terminal.
+/// What has meaning to a search engine, to LIKE, to SQL, to a shell, or to a terminal.
 pub const HOSTILE: &[&str] = &[
     "\"",
     "\"\"",
