@@ -10,6 +10,7 @@ mod loss;
 mod notes;
 mod outage;
 mod poison;
+mod processes;
 mod rebuild;
 mod rig;
 mod wakeup;
