@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use kukuri_core::admission::{Rate, Topicless};
 use kukuri_core::{TopicId, UnixMillis};
-use kukuri_event::{Event, EventId, Filter, Pubkey};
+use kukuri_event::{Event, EventId, Filter, Pubkey, UnixSeconds};
+use kukuri_index::{
+    Ask, Cursor, QUERY_TERMS_MAX, Query, SNIPPET_CHARS_MAX, Start, snippet, text_of,
+};
 use kukuri_relay::{
     AuthPolicy, AuthRule, Network, OpenGate, Output, RelayLimits, Session, Surroundings,
 };
@@ -60,6 +63,38 @@ pub fn session(text: &str) {
     let mut session = Session::new("challenge".into(), around.now);
     for line in text.lines() {
         answered(line, &session.handle(line, &around));
+    }
+}
+
+/// What is asked is words or refused, and so is what is searched; where they match is inside of what is
+/// shown.
+pub fn search(text: &str) {
+    if let Ok(cursor) = Cursor::parse(text) {
+        assert_eq!(Cursor::parse(&cursor.to_string()), Ok(cursor));
+    }
+    let json = serde_json::json!({
+        "id": "0".repeat(64),
+        "pubkey": "0".repeat(64),
+        "created_at": 1_700_000_000,
+        "kind": 1,
+        "tags": [["t", text], ["title", text]],
+        "content": text,
+        "sig": "0".repeat(128),
+    });
+    let event = Event::parse(&json.to_string()).expect("any text can be a note");
+    let document = text_of(&event);
+    assert!(document.terms.is_sorted_by(|one, other| one < other), "distinct and sorted");
+    assert!(document.terms.iter().all(|term| !term.is_empty()));
+    let Ok(query) = Query::parse(text) else { return };
+    assert!((1..=QUERY_TERMS_MAX).contains(&query.terms().len()));
+    let start = Start::First { now: UnixSeconds(1_700_000_000) };
+    let ask = Ask::new(text, vec![TopicId::global()], start);
+    assert_eq!(ask.map(|ask| ask.query).as_ref(), Ok(&query));
+    let shown = snippet(&query, text);
+    let chars = shown.text.chars().count();
+    assert!(text.contains(&shown.text) && chars <= SNIPPET_CHARS_MAX, "{shown:?}");
+    for range in &shown.matches {
+        assert!(range.start < range.end && range.end <= chars, "{shown:?}");
     }
 }
 

@@ -71,3 +71,8 @@ fn names() {
 fn session() {
     hold("session", oracles::session);
 }
+
+#[test]
+fn search() {
+    hold("search", oracles::search);
+}
