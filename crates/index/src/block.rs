@@ -27,6 +27,7 @@ const TOPIC_BITS: u32 = 20;
 pub(crate) struct PostingKey(pub i64);
 
 impl PostingKey {
+    pub(crate) const MAX: Self = Self(i64::MAX);
     /// How many keys a term has.
     pub(crate) const TOPICS: i64 = 1 << TOPIC_BITS;
 
@@ -136,24 +137,30 @@ impl Cutter {
     }
 }
 
-/// Reads a block: the documents of those keys for which `wanted` has something, which comes with each.
+/// Reads a block up to a key: the documents of those for which `wanted` has something, which comes with
+/// each.
 pub(crate) fn read<T: Copy>(
-    key: PostingKey,
-    bytes: &[u8],
+    block: (PostingKey, &[u8]),
+    last: PostingKey,
     wanted: impl Fn(PostingKey) -> Option<T>,
     mut found: impl FnMut(T, Number),
 ) -> Result<(), DeskError> {
+    let (mut key, bytes) = block;
     let (base, mut rest) = bytes.split_first_chunk::<BASE_BYTES>().ok_or_else(broken)?;
-    let base = i64::from_be_bytes(*base);
-    let mut key = key.0;
     while !rest.is_empty() {
-        key = key.checked_add_unsigned(take(&mut rest)?).ok_or_else(broken)?;
-        let (count, wanted, mut number) = (take(&mut rest)?, wanted(PostingKey(key)), base);
+        key.0 = key.0.checked_add_unsigned(take(&mut rest)?).ok_or_else(broken)?;
+        if key > last {
+            break;
+        }
+        let count = take(&mut rest)?;
+        let Some(wanted) = wanted(key) else {
+            skip(&mut rest, count)?;
+            continue;
+        };
+        let mut number = i64::from_be_bytes(*base);
         for _ in 0..count {
             number = number.checked_add_unsigned(take(&mut rest)?).ok_or_else(broken)?;
-            if let Some(wanted) = wanted {
-                found(wanted, Number(number));
-            }
+            found(wanted, Number(number));
         }
     }
     Ok(())
@@ -180,6 +187,19 @@ fn take(bytes: &mut &[u8]) -> Result<u64, DeskError> {
     Err(broken())
 }
 
+fn skip(bytes: &mut &[u8], count: u64) -> Result<(), DeskError> {
+    let mut left = count;
+    for (place, byte) in bytes.iter().enumerate() {
+        if left == 0 {
+            *bytes = &bytes[place..];
+            return Ok(());
+        }
+        left -= u64::from(byte & 0x80 == 0);
+    }
+    *bytes = &[];
+    if left == 0 { Ok(()) } else { Err(broken()) }
+}
+
 fn broken() -> DeskError {
     DeskError::Broken("a block of postings cannot be read".into())
 }
@@ -193,7 +213,7 @@ mod tests {
     fn all(blocks: &[Block]) -> Result<Vec<Posting>, DeskError> {
         let mut postings = Vec::new();
         for block in blocks {
-            read(block.key, &block.bytes, Some, |key, number| {
+            read((block.key, &block.bytes), PostingKey::MAX, Some, |key, number| {
                 postings.push(Posting { key, number });
             })?;
         }
@@ -227,7 +247,8 @@ mod tests {
                 let mut found = Vec::new();
                 for block in blocks.iter().filter(|block| Some(block.key.0) == first) {
                     let wanted = |one: PostingKey| (one.0 == *key).then_some(());
-                    read(block.key, &block.bytes, wanted, |(), number| found.push(number.0)).unwrap();
+                    let block = (block.key, &block.bytes[..]);
+                    read(block, PostingKey(*key), wanted, |(), number| found.push(number.0)).unwrap();
                 }
                 prop_assert!(found.iter().eq(numbers), "{key}");
             }
@@ -239,7 +260,9 @@ mod tests {
 
         #[test]
         fn a_spoiled_block_is_an_error_and_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            let _ = read(PostingKey(i64::MAX - 5), &bytes, Some, |_, _| {});
+            let block = (PostingKey(i64::MAX - 5), &bytes[..]);
+            let _ = read(block, PostingKey::MAX, Some, |_, _| {});
+            let _ = read(block, PostingKey::MAX, |_| None::<()>, |(), _| {});
         }
     }
 

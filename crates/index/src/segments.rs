@@ -5,7 +5,7 @@
 //! A document that leaves is gone from its table, and its postings lead nowhere. A segment of which half
 //! has left is written again without them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use kukuri_feed::{Column, Desk, DeskError, Given, Row};
 
@@ -21,12 +21,14 @@ const MERGED_POSTINGS_MAX: i64 = 4 * 1024 * 1024;
 const FINAL_POSTINGS_MIN: i64 = MERGED_POSTINGS_MAX / 2;
 /// Blocks that are written by one statement.
 const BLOCKS_PER_STATEMENT: usize = 1024;
+/// Documents that are looked for by one statement.
+const NUMBERS_PER_STATEMENT: usize = 16 * 1024;
 
 /// What is known of a segment without looking into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub id: i64,
-    postings: i64,
+    pub postings: i64,
     documents: i64,
     /// Of its documents, how many have left since it was written, or a few more.
     removed: i64,
@@ -129,7 +131,7 @@ impl Tables {
         let sql = format!("SELECT key, block FROM {blocks} WHERE segment = $1 ORDER BY key, part");
         for row in desk.rows(&sql, vec![segment.id.into()]).await? {
             let found = |key, number| found(Posting { key, number });
-            read(PostingKey(row.int(0)?), &row.blob(1)?, Some, found)?;
+            read((PostingKey(row.int(0)?), &row.blob(1)?), PostingKey::MAX, Some, found)?;
         }
         Ok(())
     }
@@ -148,15 +150,29 @@ impl Tables {
         postings.dedup();
         let mut count = due.iter().map(|segment| segment.documents).sum();
         if due.iter().any(|segment| segment.removed > 0) {
-            let mut numbers: Vec<i64> = postings.iter().map(|posting| posting.number.0).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            let here = self.among(desk, &self.documents, "number", numbers.into_iter()).await?;
-            postings.retain(|posting| here.contains(&posting.number.0));
+            let here = self.still_here(desk, &postings).await?;
+            postings.retain(|posting| here.contains(&posting.number));
             count = here.len() as i64;
         }
         self.write_segment(desk, id, &postings, count).await?;
         Ok(())
+    }
+
+    /// Those documents of some postings that have not left.
+    async fn still_here(
+        &self,
+        desk: &mut Desk,
+        postings: &[Posting],
+    ) -> Result<HashSet<Number>, DeskError> {
+        let mut numbers: Vec<i64> = postings.iter().map(|posting| posting.number.0).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut here = HashSet::with_capacity(numbers.len());
+        for some in numbers.chunks(NUMBERS_PER_STATEMENT) {
+            let found = self.among(desk, &self.documents, "number", some.iter().copied()).await?;
+            here.extend(found.into_iter().map(Number));
+        }
+        Ok(here)
     }
 
     /// Nothing is no segment.

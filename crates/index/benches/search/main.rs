@@ -1,7 +1,8 @@
 //! How dear it is to index and to find: the processor time of a document and the time of a question,
 //! in microseconds and as multiples of one signature check beside it.
 //!
-//! `cargo bench -p kukuri-index -- [DOCUMENTS] [sqlite|postgres]`, a million on both unless told otherwise.
+//! `cargo bench -p kukuri-index -- [DOCUMENTS [TOPICS]] [sqlite|postgres]`: a million, in one topic and in
+//! many, on both, unless told otherwise.
 
 mod corpus;
 mod meter;
@@ -41,10 +42,11 @@ const POSTGRES: Limits =
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let documents = arguments.iter().find_map(|argument| argument.parse().ok());
-    let documents = documents.unwrap_or(DOCUMENTS);
+    let mut numbers = arguments.iter().filter_map(|argument| argument.parse().ok());
+    let documents = numbers.next().unwrap_or(DOCUMENTS);
+    let topics = numbers.next().map_or(TOPICS.to_vec(), |topics| vec![topics]);
     let named = |name: &str| arguments.iter().any(|argument| argument == name);
-    for topics in TOPICS.into_iter().filter(|_| !named("postgres")) {
+    for topics in topics.iter().copied().filter(|_| !named("postgres")) {
         let directory = TempDir::new().expect("a temporary directory");
         let place = Place::Directory { directory: directory.path().into(), sync: Sync::Full };
         let bench = Bench { name: "sqlite", cluster: None, limits: SQLITE };
@@ -52,7 +54,7 @@ async fn main() {
     }
     let shared_buffers_mb = SHARED_BUFFERS_MB;
     let settings = Settings { shared_buffers_mb, ..Settings::new(Durability::Durable) };
-    for topics in TOPICS.into_iter().filter(|_| !named("sqlite")) {
+    for topics in topics.iter().copied().filter(|_| !named("sqlite")) {
         let cluster = Cluster::start_with(&settings).expect("a cluster starts");
         let place = Place::Database { url: cluster.create_database() };
         let bench = Bench { name: "postgres", cluster: Some(cluster), limits: POSTGRES };
