@@ -8,7 +8,7 @@ use kukuri_feed::DeskError;
 
 use crate::document::Number;
 use crate::search::TopicKey;
-use crate::text::hash;
+use crate::text::Term;
 
 /// PostgreSQL keeps rows up to this size as they are, four in a page; SQLite two.
 const BLOCK_BYTES_MAX: usize = 1900;
@@ -31,13 +31,13 @@ impl PostingKey {
     /// How many keys a term has.
     pub(crate) const TOPICS: i64 = 1 << TOPIC_BITS;
 
-    pub(crate) fn new(topic: TopicKey, term: &str) -> Self {
+    pub(crate) fn new(topic: TopicKey, term: Term) -> Self {
         Self::first(term).within(topic)
     }
 
     /// The first of a term.
-    pub(crate) fn first(term: &str) -> Self {
-        Self((hash(term.as_bytes()) >> (u64::BITS - TERM_BITS) << TOPIC_BITS) as i64)
+    pub(crate) fn first(term: Term) -> Self {
+        Self((term.0 >> (u64::BITS - TERM_BITS) << TOPIC_BITS) as i64)
     }
 
     /// That of the same term in a topic, from the first one.

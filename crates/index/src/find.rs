@@ -11,6 +11,7 @@ use crate::document::Number;
 use crate::search::{Ask, CANDIDATES_MAX, Candidate, Page, Ranking, TopicKey};
 use crate::segments::Segment;
 use crate::tables::{Tables, list};
+use crate::text::Term;
 
 /// Documents that are read at a time. As a rule all match, and the first read is the last.
 const READ_ROWS_MAX: usize = CANDIDATES_MAX;
@@ -139,7 +140,7 @@ impl Lookup {
     fn new(ask: &Ask) -> Self {
         let topics: Vec<TopicKey> = ask.topics.iter().map(TopicKey::of).collect();
         let mut terms: Vec<PostingKey> =
-            ask.query.terms().iter().map(|term| PostingKey::first(term)).collect();
+            ask.query.terms().iter().map(|term| PostingKey::first(Term::of(term))).collect();
         terms.sort_unstable();
         terms.dedup();
         let apart = topics.len() <= TOPICS_APART_MAX;

@@ -51,4 +51,4 @@ pub use search::{
 };
 pub use searcher::{Answer, SearchError, Searcher};
 pub use snippet::{SNIPPET_CHARS_MAX, Snippet, snippet};
-pub use text::{Text, Trail, UNITS_MAX};
+pub use text::{Term, Text, Trail, UNITS_MAX};

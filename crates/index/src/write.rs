@@ -14,6 +14,7 @@ use crate::endorsement::Endorsement;
 use crate::rank::POPULARITY_MAX;
 use crate::search::TopicKey;
 use crate::tables::{Tables, list};
+use crate::text::Term;
 
 /// A document and the number it is written under.
 struct Placed<'a> {
@@ -40,7 +41,7 @@ impl Tables {
         self.insert(desk, &placed).await?;
         let mut postings = Vec::new();
         for Placed { number, topic, document } in &placed {
-            let key = |term: &String| PostingKey::new(*topic, term);
+            let key = |term: &Term| PostingKey::new(*topic, *term);
             let posting = |term| Posting { key: key(term), number: *number };
             postings.extend(document.text.terms.iter().map(posting));
         }

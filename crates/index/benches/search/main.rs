@@ -19,6 +19,10 @@ use tempfile::TempDir;
 use corpus::{Corpus, Frequency, NOW};
 use meter::{Times, cpu, figure, verify_micros};
 
+/// As the node has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const DOCUMENTS: usize = 1_000_000;
 const DOCUMENTS_PER_BATCH: usize = 1000;
 const QUESTIONS: usize = 1000;
