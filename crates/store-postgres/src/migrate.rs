@@ -67,6 +67,19 @@ pub(crate) async fn lock(connection: &mut PgConnection) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Nobody changes the schema or makes a partition until it is released, or the connection ends.
+pub(crate) async fn hold_still(connection: &mut PgConnection) -> Result<(), Fault> {
+    let lock = sqlx::query("SELECT pg_advisory_lock_shared($1)").bind(LOCK_KEY);
+    lock.execute(connection).await?;
+    Ok(())
+}
+
+pub(crate) async fn release(connection: &mut PgConnection) -> Result<(), Fault> {
+    let unlock = sqlx::query("SELECT pg_advisory_unlock_shared($1)").bind(LOCK_KEY);
+    unlock.execute(connection).await?;
+    Ok(())
+}
+
 async fn has_lane(connection: &mut PgConnection) -> Result<bool, Fault> {
     let sql = "SELECT to_regclass('cn_relay.lane') IS NOT NULL";
     Ok(sqlx::query(sql).fetch_one(connection).await?.try_get(0)?)
