@@ -42,7 +42,7 @@ impl Tables {
         // Those that are found and not looked at yet, the newest last.
         let mut found: Vec<Number> = Vec::new();
         let mut postings_max = POSTINGS_FIRST;
-        while !ranking.is_full() && !(segments.is_empty() && found.is_empty()) {
+        while !ranking.is_full() && (!segments.is_empty() || !found.is_empty()) {
             let these = lookup.next(&mut segments, postings_max);
             postings_max = postings_max.saturating_mul(POSTINGS_GROWTH);
             for numbers in self.look_up(desk, &these, &lookup).await? {
