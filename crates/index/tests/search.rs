@@ -14,6 +14,8 @@ mod judged;
 mod laws;
 #[path = "search/many.rs"]
 mod many;
+#[path = "search/names.rs"]
+mod names;
 #[path = "search/rig.rs"]
 mod rig;
 #[path = "search/scene.rs"]

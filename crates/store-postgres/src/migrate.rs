@@ -6,12 +6,13 @@ use sqlx::{Row, raw_sql};
 use crate::error::Fault;
 
 /// The n-th entry leads from version n to version n + 1. Entries are never changed once released.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../migrations/0001_event_store.sql"),
     include_str!("../migrations/0002_links_without_numbers.sql"),
     include_str!("../migrations/0003_lane_revision.sql"),
     include_str!("../migrations/0004_upkeep.sql"),
     include_str!("../migrations/0005_past.sql"),
+    include_str!("../migrations/0006_consumer_offsets.sql"),
 ];
 
 /// "cn_relay" in ASCII, which is all there is to name: advisory locks belong to one database. It is held
