@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use kukuri_core::admission::{Rate, Topicless};
 use kukuri_core::{NetworkId, TopicId, UnixMillis};
-use kukuri_event::{Event, EventId, Filter, Pubkey};
+use kukuri_event::{Event, EventId, Filter, Pubkey, UnixSeconds};
 use kukuri_index::{
-    Cursor, NameCursor, NameQuery, NamedTopic, Names, QUERY_TERMS_MAX, Query, snippet,
+    Ask, Cursor, NameCursor, NameQuery, NamedTopic, Names, QUERY_TERMS_MAX, Query,
+    SNIPPET_CHARS_MAX, Start, snippet, text_of,
 };
 use kukuri_relay::{
     AuthPolicy, AuthRule, Network, OpenGate, Output, RelayLimits, Session, Surroundings,
@@ -86,6 +87,33 @@ pub fn session(text: &str) {
     let mut session = Session::new("challenge".into(), around.now);
     for line in text.lines() {
         answered(line, &session.handle(line, &around));
+    }
+}
+
+/// Whatever is published can be indexed, and whatever is asked can be asked of a topic and shown in a text.
+pub fn search(text: &str) {
+    let json = serde_json::json!({
+        "id": "0".repeat(64),
+        "pubkey": "0".repeat(64),
+        "created_at": 1_700_000_000,
+        "kind": 1,
+        "tags": [["t", text], ["title", text]],
+        "content": text,
+        "sig": "0".repeat(128),
+    });
+    let event = Event::parse(&json.to_string()).expect("any text can be a note");
+    let document = text_of(&event);
+    assert!(document.terms.is_sorted_by(|one, other| one < other), "distinct and sorted");
+    let Ok(query) = Query::parse(text) else { return };
+    assert!((1..=QUERY_TERMS_MAX).contains(&query.terms().len()));
+    let start = Start::First { now: UnixSeconds(1_700_000_000) };
+    let ask = Ask::new(text, vec![TopicId::global()], start);
+    assert_eq!(ask.map(|ask| ask.query).as_ref(), Ok(&query));
+    let shown = snippet(&query, text);
+    let chars = shown.text.chars().count();
+    assert!(text.contains(&shown.text) && chars <= SNIPPET_CHARS_MAX, "{shown:?}");
+    for range in &shown.matches {
+        assert!(range.start < range.end && range.end <= chars, "{shown:?}");
     }
 }
 

@@ -11,6 +11,7 @@ mod purge;
 mod relays;
 mod report;
 mod scenario;
+mod search;
 mod socket;
 mod suite;
 mod target;
@@ -87,6 +88,8 @@ enum Scenario {
     Suite(suite::SuiteArgs),
     /// How much of its rate publishing keeps while this node lets go of aged events, with both stores.
     Purge(purge::PurgeArgs),
+    /// How soon this node finds what was published, and what a stopped index costs, with both stores.
+    Search(search::SearchArgs),
 }
 
 /// The relay under load.
@@ -134,6 +137,7 @@ async fn main() -> anyhow::Result<()> {
         }
         Scenario::Suite(args) => return suite::run(args).await,
         Scenario::Purge(args) => return purge::run(args).await,
+        Scenario::Search(args) => return search::run(args).await,
     };
     report.print()
 }

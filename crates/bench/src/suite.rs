@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::load::Load;
 use crate::meter::{sync_micros, verify_micros};
 use crate::relays::{Postgres, Running, node, nostr_rs_relay};
-use crate::report::Report;
+use crate::report::{Report, figure};
 use crate::scenario::{Crowd, fanout, idle, ingest, memory, query};
 use crate::target::Target;
 
@@ -106,16 +106,6 @@ pub async fn run(args: SuiteArgs) -> anyhow::Result<()> {
 struct Limits {
     ingest: f64,
     query: f64,
-}
-
-/// One figure beside its limit.
-fn figure(relay: &str, name: &str, value: f64, limit: Option<f64>) {
-    let limit = match limit {
-        Some(limit) if value <= limit => format!("at most {limit}: holds"),
-        Some(limit) => format!("at most {limit}: MISSED"),
-        None => "for comparison".to_owned(),
-    };
-    println!("# {relay}: {name}: {value:.2} ({limit})");
 }
 
 async fn ours(

@@ -1,11 +1,15 @@
 //! What a generation holds, in short: how many rows, and one number for all that is in them. The order
 //! in which rows were written, and the numbers they got, do not matter.
 
-use kukuri_event::EventId;
-use kukuri_feed::{Desk, DeskError, Dialect, Digest, Row, Sample, Value};
+use std::collections::{HashMap, HashSet};
 
+use kukuri_event::EventId;
+use kukuri_feed::{Desk, DeskError, Digest, Row, Sample, Value};
+
+use crate::block::Posting;
+use crate::document::Number;
 use crate::tables::Tables;
-use crate::text::hash;
+use crate::text::{hash, mix};
 
 /// Rows that are read at a time.
 const PAGE_ROWS: usize = 4096;
@@ -16,26 +20,43 @@ impl Tables {
         desk: &mut Desk,
         sample: Sample,
     ) -> Result<Digest, DeskError> {
-        let Self { documents, endorsements, postings } = self;
-        let terms = match desk.dialect() {
-            Dialect::Sqlite => "''",
-            Dialect::Postgres => "CAST(keys AS TEXT)",
+        let Self { documents, endorsements, .. } = self;
+        let columns = "event_id, trail, topic, created_at, seq, target, popularity";
+        let mut sampled: HashMap<Number, u64> = HashMap::new();
+        let of_document = |row: &Row| {
+            let digest = document(row, sample)?;
+            if let Some(digest) = digest {
+                sampled.insert(Number(row.int(0)?), digest);
+            }
+            Ok(digest.unwrap_or(0))
         };
-        let columns =
-            format!("event_id, trail, {terms}, topic, created_at, seq, target, popularity");
         let (mut rows, mut sum) =
-            self.fold(desk, documents, "number", &columns, |row| document(row, sample)).await?;
+            self.fold(desk, documents, "number", columns, of_document).await?;
         let columns = "target, author, sort";
         let of_events = |row: &Row| endorsement(row, sample);
         let (count, part) = self.fold(desk, endorsements, "event", columns, of_events).await?;
         rows += count;
-        sum = u64::wrapping_add(sum, part);
-        if desk.dialect() == Dialect::Sqlite {
-            // A posting that leads to no document, or a document without one, would be found here.
-            let row = desk.row(&format!("SELECT COUNT(*) FROM {postings}_docsize"), vec![]).await?;
-            rows += row.map_or(Ok(0), |row| row.int(0))? as u64;
-        }
+        sum = sum.wrapping_add(part).wrapping_add(self.postings_of(desk, &sampled).await?);
         Ok(Digest { rows, hash: sum })
+    }
+
+    /// One number for the terms that lead to some documents. A document whose postings are written again
+    /// has some of them twice.
+    async fn postings_of(
+        &self,
+        desk: &mut Desk,
+        documents: &HashMap<Number, u64>,
+    ) -> Result<u64, DeskError> {
+        let mut postings: HashSet<Posting> = HashSet::new();
+        for segment in self.segments(desk).await? {
+            let here = |posting: &Posting| documents.contains_key(&posting.number);
+            self.postings(desk, &segment, |posting| {
+                postings.extend(Some(posting).filter(here));
+            })
+            .await?;
+        }
+        let digest = |posting: &Posting| mix(documents[&posting.number] ^ posting.key.0 as u64);
+        Ok(postings.iter().map(digest).fold(0, u64::wrapping_add))
     }
 
     /// How many rows a table has, and the sum of what a function makes of each.
@@ -45,7 +66,7 @@ impl Tables {
         table: &str,
         key: &str,
         columns: &str,
-        digest: impl Fn(&Row) -> Result<u64, DeskError>,
+        mut digest: impl FnMut(&Row) -> Result<u64, DeskError>,
     ) -> Result<(u64, u64), DeskError> {
         let (mut rows, mut sum, mut after) = (0, 0_u64, None);
         let sql = format!(
@@ -68,18 +89,17 @@ impl Tables {
     }
 }
 
-/// Rows outside of the sample add nothing.
-fn document(row: &Row, sample: Sample) -> Result<u64, DeskError> {
+/// None for what is not in the sample.
+fn document(row: &Row, sample: Sample) -> Result<Option<u64>, DeskError> {
     let mut bytes = row.blob(1)?;
     if !EventId::from_slice(&bytes).is_some_and(|id| sample.takes(&id)) {
-        return Ok(0);
+        return Ok(None);
     }
     bytes.extend(row.blob(2)?);
-    bytes.extend(row.text(3)?.as_bytes());
-    for column in 4..=8 {
+    for column in 3..=7 {
         bytes.extend(row.int(column)?.to_be_bytes());
     }
-    Ok(hash(&bytes))
+    Ok(Some(hash(&bytes)))
 }
 
 /// An endorsement has the first eight bytes of its event's id, ordered as numbers are.

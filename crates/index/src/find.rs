@@ -1,25 +1,29 @@
-//! Finds candidates: documents that have all terms, newest first. A question reads so many documents
-//! as it needs, however many there are.
+//! Finds candidates: documents that have all terms, newest first. Segments are looked through from the
+//! newest on, and only as many as it takes: a question reads so many documents as it needs, however many
+//! there are.
 
 use kukuri_core::Seq;
 use kukuri_event::{EventId, UnixSeconds};
-use kukuri_feed::{Desk, DeskError, Dialect, Row, Value};
+use kukuri_feed::{Desk, DeskError, Row};
 
+use crate::block::{PostingKey, read};
 use crate::document::Number;
-use crate::search::{Ask, CANDIDATES_MAX, Candidate, Page, ROWS_MAX, Ranking, TopicKey};
-use crate::tables::{Tables, keys, prefix};
+use crate::search::{Ask, CANDIDATES_MAX, Candidate, Page, Ranking, TopicKey};
+use crate::segments::Segment;
+use crate::tables::{Tables, list};
+use crate::text::Term;
 
 /// Documents that are read at a time. As a rule all match, and the first read is the last.
 const READ_ROWS_MAX: usize = CANDIDATES_MAX;
-
-/// The newest documents of a topic that are looked at to guess how common terms are in it.
-const SAMPLE_ROWS: usize = 400;
-/// With so many of them, most of a topic would have to be read through an index that knows no order;
-/// reading the topic in order until there are enough is quicker. Both take the same time where one in
-/// 25 documents has the terms, with a million documents in the topic.
-const SAMPLE_COMMON_MIN: i64 = 16;
-
-const COLUMNS: &str = "d.number, d.event_id, d.topic, d.created_at, d.popularity, d.trail";
+/// Segments with so many postings are looked through at first, of some 16 000 notes; then with eight times
+/// as many, and so on. What is common is found in few, and what is rare is not looked for in many steps.
+const POSTINGS_FIRST: i64 = 1024 * 1024;
+const POSTINGS_GROWTH: i64 = 8;
+/// Lookups of one statement, its keys in each of its segments, so that what many words have in many
+/// documents is not in memory at once. One segment is always looked through.
+const LOOKUPS_PER_STATEMENT: usize = 128;
+/// Up to so many topics are looked up one by one. Of more, a term is read in all topics there are.
+const TOPICS_APART_MAX: usize = 16;
 
 impl Tables {
     /// `head` is up to where the documents have followed the feed.
@@ -29,118 +33,172 @@ impl Tables {
         ask: &Ask,
         head: Seq,
     ) -> Result<Page, DeskError> {
+        let (first, last) = ask.numbers();
+        let mut segments = self.segments(desk).await?;
+        segments.retain(|segment| segment.newest >= first && segment.oldest <= last);
+        segments.sort_unstable_by_key(|segment| segment.newest);
         let mut ranking = Ranking::new(ask);
-        let (first, mut last) = ask.numbers();
-        let plan = self.plan(desk, ask).await?;
-        for _ in 0..ROWS_MAX / READ_ROWS_MAX {
-            let mut values = plan.values.clone();
-            values.extend([first.0, last.0, ask.seq_max().0].map(Value::from));
-            let rows = desk.rows(&plan.sql, values).await?;
-            for row in &rows {
-                let (candidate, trail) = candidate(row)?;
-                last = Number(candidate.number.0 - 1);
-                ranking.look(&candidate, &trail);
+        let lookup = Lookup::new(ask);
+        // Those that are found and not looked at yet, the newest last.
+        let mut found: Vec<Number> = Vec::new();
+        let mut postings_max = POSTINGS_FIRST;
+        while !ranking.is_full() && (!segments.is_empty() || !found.is_empty()) {
+            let these = lookup.next(&mut segments, postings_max);
+            postings_max = postings_max.saturating_mul(POSTINGS_GROWTH);
+            for numbers in self.look_up(desk, &these, &lookup).await? {
+                found.extend(numbers.into_iter().filter(|number| (first..=last).contains(number)));
             }
-            if rows.len() < READ_ROWS_MAX || ranking.is_full() {
-                break;
+            found.sort();
+            found.dedup();
+            // Those that the segments which are left may have come after these.
+            let left = segments.last().map(|next| next.newest);
+            let later = left.map_or(0, |left| found.partition_point(|number| *number <= left));
+            let mut ready = found.split_off(later);
+            if ready.len() >= READ_ROWS_MAX || segments.is_empty() {
+                while !ready.is_empty() && !ranking.is_full() {
+                    let these = ready.split_off(ready.len().saturating_sub(READ_ROWS_MAX));
+                    self.look_at(desk, ask, &these, &mut ranking).await?;
+                }
             }
+            found.append(&mut ready);
         }
         Ok(ranking.page(head))
     }
 
-    async fn plan(&self, desk: &mut Desk, ask: &Ask) -> Result<Plan, DeskError> {
-        match desk.dialect() {
-            Dialect::Sqlite => Ok(self.by_postings(ask)),
-            Dialect::Postgres if self.is_common(desk, ask).await? => Ok(self.in_order(ask)),
-            Dialect::Postgres => Ok(self.by_keys(ask)),
+    /// The documents with all terms, segment by segment.
+    async fn look_up(
+        &self,
+        desk: &mut Desk,
+        segments: &[Segment],
+        lookup: &Lookup,
+    ) -> Result<Vec<Vec<Number>>, DeskError> {
+        if segments.is_empty() {
+            return Ok(Vec::new());
         }
+        let ids: Vec<i64> = segments.iter().map(|segment| segment.id).collect();
+        let (ids_table, ids) = list(desk.dialect(), 1, &ids);
+        let (firsts_table, firsts) = list(desk.dialect(), 2, &lookup.firsts);
+        let blocks = &self.blocks;
+        // The block in which a range begins is the last one that does not begin after it.
+        let sql = format!(
+            "WITH wanted AS MATERIALIZED (SELECT segments.value AS segment, firsts.value AS first,
+                     (SELECT key FROM {blocks} WHERE segment = segments.value
+                          AND key <= firsts.value ORDER BY key DESC LIMIT 1) AS start
+                 FROM {ids_table} AS segments CROSS JOIN {firsts_table} AS firsts)
+             SELECT blocks.segment, blocks.key, blocks.block
+                 FROM wanted CROSS JOIN {blocks} AS blocks
+                 WHERE blocks.segment = wanted.segment
+                 AND blocks.key >= COALESCE(wanted.start, wanted.first)
+                 AND blocks.key <= wanted.first + {span}",
+            span = lookup.span,
+        );
+        let rows = desk.rows(&sql, vec![ids.into(), firsts.into()]).await?;
+        let mut lists = vec![vec![Vec::new(); lookup.terms.len()]; segments.len()];
+        for row in &rows {
+            let id = row.int(0)?;
+            if let Some(place) = segments.iter().position(|segment| segment.id == id) {
+                lookup.read(row, &mut lists[place])?;
+            }
+        }
+        Ok(lists.into_iter().map(common).collect())
     }
 
-    /// FTS5 reads the documents of a term from the newest on, and stops where we do.
-    fn by_postings(&self, ask: &Ask) -> Plan {
-        let Self { documents, postings, .. } = self;
-        let group = |topic: &kukuri_core::TopicId| {
-            let prefix = prefix(TopicKey::of(topic));
-            let terms = ask.query.terms().iter();
-            let terms: Vec<String> = terms.map(|term| format!("\"{prefix}{term}\"")).collect();
-            format!("({})", terms.join(" AND "))
+    /// Lets some documents be ranked.
+    async fn look_at(
+        &self,
+        desk: &mut Desk,
+        ask: &Ask,
+        numbers: &[Number],
+        ranking: &mut Ranking<'_>,
+    ) -> Result<(), DeskError> {
+        let these: Vec<i64> = numbers.iter().map(|number| number.0).collect();
+        let (table, these) = list(desk.dialect(), 1, &these);
+        let sql = format!(
+            "SELECT number, event_id, topic, created_at, popularity, trail FROM {}
+                 WHERE number IN {table} AND seq <= $2 ORDER BY number DESC",
+            self.documents
+        );
+        for row in desk.rows(&sql, vec![these.into(), ask.seq_max().0.into()]).await? {
+            let (candidate, trail) = candidate(&row)?;
+            ranking.look(&candidate, &trail);
+        }
+        Ok(())
+    }
+}
+
+/// What is looked for in every segment.
+struct Lookup {
+    /// Where the keys that are wanted begin, and how far they reach.
+    firsts: Vec<i64>,
+    span: i64,
+    last: PostingKey,
+    terms: Vec<PostingKey>,
+    topics: Vec<TopicKey>,
+}
+
+impl Lookup {
+    fn new(ask: &Ask) -> Self {
+        let topics: Vec<TopicKey> = ask.topics.iter().map(TopicKey::of).collect();
+        let mut terms: Vec<PostingKey> =
+            ask.query.terms().iter().map(|term| PostingKey::first(Term::of(term))).collect();
+        terms.sort_unstable();
+        terms.dedup();
+        let apart = topics.len() <= TOPICS_APART_MAX;
+        let firsts: Vec<i64> = terms
+            .iter()
+            .flat_map(|term| match apart {
+                true => topics.iter().map(|topic| term.within(*topic).0).collect(),
+                false => vec![term.0],
+            })
+            .collect();
+        let span = if apart { 0 } else { PostingKey::TOPICS - 1 };
+        let mut topics: Vec<TopicKey> = topics.into_iter().map(PostingKey::topic).collect();
+        topics.sort_unstable();
+        let last = firsts.iter().max().map_or(PostingKey::MAX, |first| PostingKey(first + span));
+        Self { firsts, span, last, terms, topics }
+    }
+
+    /// Takes the segments that are looked through next from the end, at least one.
+    fn next(&self, segments: &mut Vec<Segment>, postings_max: i64) -> Vec<Segment> {
+        let most = (LOOKUPS_PER_STATEMENT / self.firsts.len()).max(1);
+        let mut postings = 0;
+        let fits = |segment: &&Segment| {
+            postings += segment.postings;
+            postings <= postings_max
         };
-        let groups: Vec<String> = ask.topics.iter().map(group).collect();
-        let sql = format!(
-            "SELECT {COLUMNS} FROM {postings} AS p CROSS JOIN {documents} AS d
-                 WHERE d.number = p.rowid AND p.{postings} MATCH $1
-                 AND p.rowid >= $2 AND p.rowid <= $3 AND d.seq <= $4
-                 ORDER BY p.rowid DESC LIMIT {READ_ROWS_MAX}"
-        );
-        Plan { sql, values: vec![groups.join(" OR ").into()] }
+        let count = segments.iter().rev().take(most).take_while(fits).count();
+        segments.split_off(segments.len().saturating_sub(count.max(1)))
     }
 
-    /// GIN finds all documents that have the keys; the newest of them are read.
-    fn by_keys(&self, ask: &Ask) -> Plan {
-        let documents = &self.documents;
-        let holds: Vec<String> =
-            (1..=ask.topics.len()).map(|nth| format!("keys @> {}", array(nth))).collect();
-        let values = ask.topics.iter().map(|topic| keys(TopicKey::of(topic), ask.query.terms()));
-        let next = ask.topics.len() + 1;
-        let sql = format!(
-            "WITH found AS MATERIALIZED (SELECT number, seq FROM {documents} WHERE {}),
-                 newest AS MATERIALIZED (SELECT number FROM found
-                     WHERE number BETWEEN ${next} AND ${} AND seq <= ${}
-                     ORDER BY number DESC LIMIT {READ_ROWS_MAX})
-                 SELECT {COLUMNS} FROM newest JOIN {documents} AS d USING (number)
-                 ORDER BY number DESC",
-            holds.join(" OR "),
-            next + 1,
-            next + 2,
-        );
-        Plan { sql, values: values.map(Value::from).collect() }
+    /// Which term a key is of, if it is wanted.
+    fn term(&self, key: PostingKey) -> Option<usize> {
+        let (term, topic) = key.parts();
+        self.topics.binary_search(&topic).ok()?;
+        self.terms.binary_search(&term).ok()
     }
 
-    /// The documents of one topic in their order, until enough have the keys.
-    fn in_order(&self, ask: &Ask) -> Plan {
-        let documents = &self.documents;
-        // An index finds what an operator asks for, and not what a test of its outcome does: so none is
-        // used but that of the order.
-        let sql = format!(
-            "SELECT {COLUMNS} FROM {documents} AS d
-                 WHERE topic = $1 AND (keys @> {}) IS TRUE
-                 AND number BETWEEN $3 AND $4 AND seq <= $5
-                 ORDER BY number DESC LIMIT {READ_ROWS_MAX}",
-            array(2)
-        );
-        Plan { sql, values: one_topic(ask).map_or_else(Vec::new, Vec::from) }
-    }
-
-    /// Whether the newest documents of the topic say that the terms are common in it.
-    async fn is_common(&self, desk: &mut Desk, ask: &Ask) -> Result<bool, DeskError> {
-        let Some(values) = one_topic(ask) else { return Ok(false) };
-        let sql = format!(
-            "SELECT COUNT(*) FROM (SELECT keys FROM {} WHERE topic = $1
-                 ORDER BY number DESC LIMIT {SAMPLE_ROWS}) AS sample WHERE keys @> {}",
-            self.documents,
-            array(2)
-        );
-        let row = desk.row(&sql, values.into()).await?;
-        let count = row.map_or(Ok(0), |row| row.int(0))?;
-        Ok(count >= SAMPLE_COMMON_MIN)
+    /// Adds what a block has to the documents of each term.
+    fn read(&self, row: &Row, lists: &mut [Vec<Number>]) -> Result<(), DeskError> {
+        let (key, bytes) = (PostingKey(row.int(1)?), row.blob(2)?);
+        let found = |term: usize, number| lists[term].push(number);
+        read((key, &bytes), self.last, |key| self.term(key), found)
     }
 }
 
-/// A statement, and its values but for the first and last number and the last seq.
-struct Plan {
-    sql: String,
-    values: Vec<Value>,
-}
-
-/// The topic and its keys, if there is one only.
-fn one_topic(ask: &Ask) -> Option<[Value; 2]> {
-    let [topic] = &ask.topics[..] else { return None };
-    let topic = TopicKey::of(topic);
-    Some([topic.0.into(), keys(topic, ask.query.terms()).into()])
-}
-
-fn array(nth: usize) -> String {
-    format!("CAST(CAST(${nth} AS TEXT) AS INTEGER[])")
+/// The numbers that are in all lists.
+fn common(mut lists: Vec<Vec<Number>>) -> Vec<Number> {
+    for list in &mut lists {
+        // Of parts that are sorted; a block that two terms share has come twice.
+        list.sort();
+        list.dedup();
+    }
+    lists.sort_unstable_by_key(Vec::len);
+    let mut lists = lists.into_iter();
+    let mut common = lists.next().unwrap_or_default();
+    for list in lists {
+        common.retain(|number| list.binary_search(number).is_ok());
+    }
+    common
 }
 
 fn candidate(row: &Row) -> Result<(Candidate, Vec<u8>), DeskError> {

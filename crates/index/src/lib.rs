@@ -2,13 +2,15 @@
 //! feed. Knows no sockets and no lane, and nothing of who may ask.
 //!
 //! Words are made here and not by a database, so both back ends hold the same terms, find the same
-//! documents and rank them by the same function; a database keeps which document has which term.
+//! documents and rank them by the same function; a database keeps which document has which term, in
+//! tables that are the same in both.
 //!
 //! ```text
 //! event ─text_of→ Text{terms, trail} ─Projection→ Effects ─apply→ tables
 //! question ─Query::parse→ Query ─terms→ candidates, newest first ─Ranking→ Page
 //! ```
 
+mod block;
 mod consumer;
 mod cursor;
 mod digest;
@@ -25,6 +27,7 @@ mod rank;
 mod script;
 mod search;
 mod searcher;
+mod segments;
 mod snippet;
 mod tables;
 mod text;
@@ -50,4 +53,4 @@ pub use search::{
 };
 pub use searcher::{Answer, SearchError, Searcher};
 pub use snippet::{Excerpt, SNIPPET_CHARS_MAX, Snippet, excerpt, snippet};
-pub use text::{Text, Trail, UNITS_MAX};
+pub use text::{Term, Text, Trail, UNITS_MAX};

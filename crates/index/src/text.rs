@@ -12,14 +12,25 @@ const FIELD_END: u16 = 0;
 /// A text as a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
-    /// Distinct and sorted: words, characters, pairs of characters, signs, `#tags` and `@keys`.
-    pub terms: Vec<String>,
+    /// Distinct and sorted.
+    pub terms: Vec<Term>,
     pub trail: Trail,
 }
 
 impl Text {
     pub fn has(&self, term: &str) -> bool {
-        self.terms.binary_search_by(|known| known.as_str().cmp(term)).is_ok()
+        self.terms.binary_search(&Term::of(term)).is_ok()
+    }
+}
+
+/// Stands for a word, a character, a pair of characters, a sign, a `#tag` or a `@key`: texts have many,
+/// and nobody asks a text for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
+impl Term {
+    pub fn of(text: &str) -> Self {
+        Self(hash(text.as_bytes()))
     }
 }
 
@@ -33,7 +44,7 @@ pub struct Trail(Vec<u8>);
 #[derive(Default)]
 pub(crate) struct TextMaker {
     /// In any order, some of them again: sorting once is cheaper than looking each time.
-    terms: Vec<String>,
+    terms: Vec<Term>,
     trail: Vec<u16>,
 }
 
@@ -43,24 +54,25 @@ impl TextMaker {
         let mut before = None;
         let room = UNITS_MAX.saturating_sub(self.trail.len());
         for unit in units.list.iter().take(room) {
-            self.term(units.text(unit));
+            let term = Term::of(units.text(unit));
             let pair = before.and_then(|before| units.pair(before, unit));
-            pair.into_iter().for_each(|pair| self.term(pair));
-            self.trail.push(stamp(units.text(unit)));
+            self.terms.push(term);
+            self.terms.extend(pair.map(Term::of));
+            self.trail.push(stamp_of(term));
             before = Some(unit);
         }
         if !units.list.is_empty() {
             self.trail.push(FIELD_END);
         }
-        self.terms.extend(units.hashtags.iter().map(|tag| hashtag_term(tag)));
+        self.terms.extend(units.hashtags.iter().map(|tag| Term::of(&hashtag_term(tag))));
     }
 
     pub(crate) fn has(&self, term: &str) -> bool {
-        self.terms.iter().any(|known| known == term)
+        self.terms.contains(&Term::of(term))
     }
 
     pub(crate) fn term(&mut self, term: &str) {
-        self.terms.push(term.to_owned());
+        self.terms.push(Term::of(term));
     }
 
     pub(crate) fn finish(self) -> Text {
@@ -103,7 +115,12 @@ pub(crate) fn occurrences(trail: &[u8], stamps: &[u16]) -> usize {
 
 /// The two bytes that stand for a unit.
 pub(crate) fn stamp(unit: &str) -> u16 {
-    match hash(unit.as_bytes()) as u16 {
+    stamp_of(Term::of(unit))
+}
+
+/// The lower ones: what a term is looked up by are upper ones.
+fn stamp_of(term: Term) -> u16 {
+    match term.0 as u16 {
         FIELD_END => 1,
         stamp => stamp,
     }

@@ -3,15 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kukuri_core::Seq;
 use kukuri_event::EventId;
-use kukuri_feed::{Column, Desk, DeskError, Dialect, Given};
+use kukuri_feed::{Column, Desk, DeskError, Given};
 
+use crate::block::{Posting, PostingKey};
 use crate::document::{Document, NUMBERS_PER_DOCUMENT, Number};
 use crate::effects::{DocumentEffect, Effects};
 use crate::endorsement::Endorsement;
 use crate::rank::POPULARITY_MAX;
 use crate::search::TopicKey;
-use crate::tables::{Tables, keys, list, postings};
+use crate::tables::{Tables, list};
+use crate::text::Term;
 
 /// A document and the number it is written under.
 struct Placed<'a> {
@@ -20,76 +23,94 @@ struct Placed<'a> {
     document: &'a Document,
 }
 
+/// What a batch does to the documents that are there.
+#[derive(Default)]
+struct Changes<'a> {
+    new: Vec<&'a Document>,
+    /// They are there already: the same event says the same.
+    again: Vec<(Number, Seq)>,
+    removed: Vec<Number>,
+}
+
 impl Tables {
     pub(crate) async fn apply(&self, desk: &mut Desk, effects: Effects) -> Result<(), DeskError> {
-        self.remove_documents(desk, &effects).await?;
-        let documents = effects.documents.values().filter_map(|effect| match effect {
-            DocumentEffect::Put(document) => Some(document),
-            DocumentEffect::Remove { .. } => None,
-        });
-        let documents: Vec<&Document> = documents.collect();
-        self.put_documents(desk, &documents).await?;
-        let changed = self.replace_endorsements(desk, &effects).await?;
-        let new = documents.iter().map(|one| one.target.prefix()).collect();
-        self.count(desk, new, changed).await
+        let changes = self.compare(desk, &effects).await?;
+        self.remove(desk, &changes.removed).await?;
+        self.put_again(desk, &changes.again).await?;
+        let placed = self.place(desk, &changes.new).await?;
+        self.insert(desk, &placed).await?;
+        let mut postings = Vec::new();
+        for Placed { number, topic, document } in &placed {
+            let key = |term: &Term| PostingKey::new(*topic, *term);
+            let posting = |term| Posting { key: key(term), number: *number };
+            postings.extend(document.text.terms.iter().map(posting));
+        }
+        self.post(desk, (placed.len(), postings), &changes.removed).await?;
+        let touched = self.replace_endorsements(desk, &effects).await?;
+        let new = changes.new.iter().map(|one| one.target.prefix()).collect();
+        self.count(desk, new, touched).await
     }
 
-    /// Whatever a batch speaks of leaves first: a row that comes again is written again.
-    async fn remove_documents(&self, desk: &mut Desk, effects: &Effects) -> Result<(), DeskError> {
-        let Self { documents, postings, .. } = self;
+    /// Looks which documents of a batch are there.
+    async fn compare<'a>(
+        &self,
+        desk: &mut Desk,
+        effects: &'a Effects,
+    ) -> Result<Changes<'a>, DeskError> {
         let targets = effects.documents.values().map(|effect| effect.target().prefix());
-        if self.among(desk, documents, "target", targets).await?.is_empty() {
+        let (table, value) = list(desk.dialect(), 1, &targets.collect::<Vec<_>>());
+        let sql = format!(
+            "SELECT event_id, topic, number FROM {} WHERE target IN {table}",
+            self.documents
+        );
+        let mut here = BTreeMap::new();
+        if !effects.documents.is_empty() {
+            for row in desk.rows(&sql, vec![value.into()]).await? {
+                here.insert((row.blob(0)?, row.int(1)?), Number(row.int(2)?));
+            }
+        }
+        let mut changes = Changes::default();
+        for (key, effect) in &effects.documents {
+            let place = (key.event_id.as_bytes().to_vec(), TopicKey::of(&key.topic_id).0);
+            match (effect, here.get(&place)) {
+                (DocumentEffect::Put(document), None) => changes.new.push(document),
+                (DocumentEffect::Put(document), Some(number)) => {
+                    changes.again.push((*number, document.seq));
+                }
+                (DocumentEffect::Remove { .. }, Some(number)) => changes.removed.push(*number),
+                (DocumentEffect::Remove { .. }, None) => {}
+            }
+        }
+        Ok(changes)
+    }
+
+    async fn remove(&self, desk: &mut Desk, numbers: &[Number]) -> Result<(), DeskError> {
+        if numbers.is_empty() {
             return Ok(());
         }
-        let found = format!(
-            "SELECT old.number FROM given CROSS JOIN {documents} AS old WHERE old.target = given.target
-                 AND old.event_id = given.event_id AND old.topic = given.topic"
-        );
-        let given = || {
-            Given::new([
-                (
-                    "target",
-                    effects.documents.values().map(|effect| effect.target().prefix()).collect(),
-                ),
-                ("event_id", event_ids(effects.documents.keys().map(|key| key.event_id))),
-                (
-                    "topic",
-                    effects.documents.keys().map(|key| TopicKey::of(&key.topic_id).0).collect(),
-                ),
-            ])
-        };
-        if desk.dialect() == Dialect::Sqlite {
-            let sql = format!("DELETE FROM {postings} WHERE rowid IN ({found})");
-            desk.bulk(&sql, given()).await?;
-        }
-        let sql = format!("DELETE FROM {documents} WHERE number IN ({found})");
-        desk.bulk(&sql, given()).await?;
+        let numbers: Vec<i64> = numbers.iter().map(|number| number.0).collect();
+        let (table, value) = list(desk.dialect(), 1, &numbers);
+        let sql = format!("DELETE FROM {} WHERE number IN {table}", self.documents);
+        desk.execute(&sql, vec![value.into()]).await?;
         Ok(())
     }
 
-    async fn put_documents(
-        &self,
-        desk: &mut Desk,
-        documents: &[&Document],
-    ) -> Result<(), DeskError> {
-        let placed = self.place(desk, documents).await?;
-        self.insert(desk, &placed).await?;
-        if desk.dialect() == Dialect::Postgres {
-            return Ok(());
-        }
-        let terms = |one: &Placed<'_>| postings(one.topic, &one.document.text.terms);
+    async fn put_again(&self, desk: &mut Desk, again: &[(Number, Seq)]) -> Result<(), DeskError> {
+        let documents = &self.documents;
+        let sql = format!(
+            "UPDATE {documents} SET seq = given.seq FROM given
+                 WHERE {documents}.number = given.number"
+        );
         let given = Given::new([
-            ("number", placed.iter().map(|one| one.number.0).collect()),
-            ("terms", placed.iter().map(terms).collect::<Column>()),
+            ("number", again.iter().map(|(number, _)| number.0).collect()),
+            ("seq", again.iter().map(|(_, seq)| seq.0).collect::<Column>()),
         ]);
-        let table = &self.postings;
-        let sql = format!("INSERT INTO {table} (rowid, terms) SELECT number, terms FROM given");
         desk.bulk(&sql, given).await?;
         Ok(())
     }
 
-    /// Gives each document the first of its numbers that no other has, in the order of numbers, as FTS5
-    /// writes them best.
+    /// Gives each document the first of its numbers that no other has, in the order of numbers, in
+    /// which they are written best.
     async fn place<'a>(
         &self,
         desk: &mut Desk,
@@ -135,7 +156,7 @@ impl Tables {
     }
 
     /// Which of some values a column has.
-    async fn among(
+    pub(crate) async fn among(
         &self,
         desk: &mut Desk,
         table: &str,
@@ -146,35 +167,29 @@ impl Tables {
         if values.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let (rows, value) = list(desk.dialect(), &values);
-        let sql = format!("SELECT DISTINCT {column} FROM {table} WHERE {column} IN ({rows})");
+        let (rows, value) = list(desk.dialect(), 1, &values);
+        let sql = format!("SELECT DISTINCT {column} FROM {table} WHERE {column} IN {rows}");
         let found = desk.rows(&sql, vec![value.into()]).await?;
         found.iter().map(|row| row.int(0)).collect()
     }
 
     async fn insert(&self, desk: &mut Desk, placed: &[Placed<'_>]) -> Result<(), DeskError> {
         let trail = |one: &Placed<'_>| one.document.text.trail.as_bytes().to_vec();
-        let mut columns: Vec<(&str, Column)> = vec![
+        let given = Given::new([
             ("number", placed.iter().map(|one| one.number.0).collect()),
             ("event_id", event_ids(placed.iter().map(|one| one.document.key.event_id))),
             ("topic", placed.iter().map(|one| one.topic.0).collect()),
             ("created_at", placed.iter().map(|one| one.document.created_at.0).collect()),
             ("seq", placed.iter().map(|one| one.document.seq.0).collect()),
             ("target", placed.iter().map(|one| one.document.target.prefix()).collect()),
-            ("trail", placed.iter().map(trail).collect()),
-        ];
-        let (mut names, mut values) = (String::new(), String::new());
-        if desk.dialect() == Dialect::Postgres {
-            let texts = placed.iter().map(|one| keys(one.topic, &one.document.text.terms));
-            columns.push(("keys", texts.collect()));
-            (names, values) = (", keys".to_owned(), ", CAST(keys AS INTEGER[])".to_owned());
-        }
+            ("trail", placed.iter().map(trail).collect::<Column>()),
+        ]);
         let sql = format!(
-            "INSERT INTO {} (number, event_id, topic, created_at, seq, target, popularity, trail{names})
-                 SELECT number, event_id, topic, created_at, seq, target, 0, trail{values} FROM given",
+            "INSERT INTO {} (number, event_id, topic, created_at, seq, target, popularity, trail)
+                 SELECT number, event_id, topic, created_at, seq, target, 0, trail FROM given",
             self.documents
         );
-        desk.bulk(&sql, Given::new(columns)).await?;
+        desk.bulk(&sql, given).await?;
         Ok(())
     }
 
@@ -190,13 +205,13 @@ impl Tables {
             if events.is_empty() {
                 return Ok(BTreeSet::new());
             }
-            list(desk.dialect(), &events)
+            list(desk.dialect(), 1, &events)
         };
-        let sql = format!("SELECT DISTINCT target FROM {table} WHERE event IN ({rows})");
+        let sql = format!("SELECT DISTINCT target FROM {table} WHERE event IN {rows}");
         let before = desk.rows(&sql, vec![value.clone().into()]).await?;
         let mut touched: BTreeSet<i64> =
             before.iter().map(|row| row.int(0)).collect::<Result<_, _>>()?;
-        let sql = format!("DELETE FROM {table} WHERE event IN ({rows})");
+        let sql = format!("DELETE FROM {table} WHERE event IN {rows}");
         desk.execute(&sql, vec![value.into()]).await?;
 
         let new: Vec<&Endorsement> = effects.endorsements.values().flatten().collect();
@@ -230,13 +245,13 @@ impl Tables {
             return Ok(());
         }
         let targets: Vec<i64> = targets.into_iter().collect();
-        let (rows, value) = list(desk.dialect(), &targets);
+        let (rows, value) = list(desk.dialect(), 1, &targets);
         let sql = format!(
             "UPDATE {documents} SET popularity = (SELECT COUNT(*) FROM
                  (SELECT DISTINCT author, sort FROM {endorsements}
                       WHERE {endorsements}.target = {documents}.target
                       LIMIT {POPULARITY_MAX}) AS voices)
-                 WHERE target IN ({rows})"
+                 WHERE target IN {rows}"
         );
         desk.execute(&sql, vec![value.into()]).await?;
         Ok(())

@@ -76,3 +76,8 @@ fn question() {
 fn session() {
     hold("session", oracles::session);
 }
+
+#[test]
+fn search() {
+    hold("search", oracles::search);
+}

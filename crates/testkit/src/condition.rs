@@ -35,6 +35,27 @@ pub fn wait_for<T>(
     }
 }
 
+/// As [`wait_for`], for probes that wait themselves and must not hold up others.
+///
+/// # Errors
+/// `TimedOut` names `what` was waited for.
+pub async fn wait_for_async<T>(
+    what: &str,
+    limit: Duration,
+    mut probe: impl AsyncFnMut() -> Option<T>,
+) -> Result<T, TimedOut> {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = probe().await {
+            return Ok(answer);
+        }
+        if start.elapsed() >= limit {
+            return Err(TimedOut { what: what.to_owned(), limit });
+        }
+        tokio::time::sleep(PROBE_INTERVAL).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ mod loss;
 mod notes;
 mod outage;
 mod poison;
+mod processes;
 mod rebuild;
 mod rig;
 mod wakeup;

@@ -70,6 +70,28 @@ async fn a_row_that_cannot_be_handled_is_parked_and_the_others_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_ten_thousand_rows_the_one_that_cannot_be_handled_is_parked() {
+    let store: Arc<dyn Store> = model().await;
+    posts(&*store, 0..6_000).await;
+    post(&*store, POISON).await;
+    posts(&*store, 6_000..9_999).await;
+    for ground in Ground::both() {
+        let ground = ground();
+        let empty: Arc<dyn Store> = model().await;
+        let begun = Running::start(runner(&empty, &ground, &Notes::default(), config()).await);
+        begun.caught_up().await;
+        begun.stop().await;
+        let running = Running::start(runner(&store, &ground, &Notes::default(), config()).await);
+        let report = running.caught_up().await;
+        assert_eq!(report.active().unwrap().state.parked, 1);
+        running.stop().await;
+        let home = ground.home().await;
+        check_offset(&*store, &home).await.unwrap();
+        check_notes(&*store, &home).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_row_that_ends_its_worker_is_parked_after_a_few_restarts() {
     for ground in Ground::both() {
         let (ground, store): (_, Arc<dyn Store>) = (ground(), model().await);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use kukuri_event::{EventId, UnixSeconds};
 use kukuri_feed::{Home, Place, Report, Runner, RunnerConfig, Sync};
 use kukuri_store::conformance::signing::{self, Author, Draft};
 use kukuri_store::{Entry, Model, Store};
+use kukuri_testkit::condition::wait_for_async;
 use kukuri_testkit::generate::{Dice, Seed, World, batches, untrimmed};
 use kukuri_testkit::postgres::{Cluster, Durability};
 use kukuri_testkit::scratch::Scratch;
@@ -20,12 +22,13 @@ use tokio_util::sync::CancellationToken;
 use crate::notes::{self, Key, NAME, Notes, read_handled, read_notes};
 
 pub const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
-const WAIT_MAX: Duration = Duration::from_secs(60);
-const PROBE_INTERVAL: Duration = Duration::from_millis(5);
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Where the consumer's tables are.
 pub enum Ground {
     Directory(Scratch),
+    /// A directory of somebody else.
+    Foreign(PathBuf),
     /// With the server, if it is not the test's own.
     Database {
         cluster: Option<Arc<Cluster>>,
@@ -48,10 +51,27 @@ impl Ground {
         Self::Database { cluster: None, url }
     }
 
+    /// What another process finds it by.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Directory(scratch) => scratch.path().to_str().unwrap().to_owned(),
+            Self::Foreign(path) => path.to_str().unwrap().to_owned(),
+            Self::Database { url, .. } => url.clone(),
+        }
+    }
+
+    /// The ground of another process.
+    pub fn at_address(address: &str) -> Self {
+        match address.contains("://") {
+            true => Self::at(address.to_owned()),
+            false => Self::Foreign(address.into()),
+        }
+    }
+
     /// A new one of the same sort.
     pub fn fresh(&self) -> Self {
         match self {
-            Self::Directory(_) => Self::sqlite(),
+            Self::Directory(_) | Self::Foreign(_) => Self::sqlite(),
             Self::Database { cluster, .. } => {
                 let cluster = cluster.clone().expect("the server is not the test's own");
                 Self::Database { url: cluster.create_database(), cluster: Some(cluster) }
@@ -66,9 +86,8 @@ impl Ground {
 
     pub fn place(&self) -> Place {
         match self {
-            Self::Directory(scratch) => {
-                Place::Directory { directory: scratch.path().to_owned(), sync: Sync::OffForTests }
-            }
+            Self::Directory(scratch) => directory(scratch.path()),
+            Self::Foreign(path) => directory(path),
             Self::Database { url, .. } => Place::Database { url: url.clone() },
         }
     }
@@ -76,6 +95,10 @@ impl Ground {
     pub async fn home(&self) -> Home {
         Home::open(&self.place(), NAME).await.unwrap()
     }
+}
+
+fn directory(path: &Path) -> Place {
+    Place::Directory { directory: path.to_owned(), sync: Sync::OffForTests }
 }
 
 /// Fast enough for tests: whoever is gone is replaced soon.
@@ -136,33 +159,37 @@ impl Running {
 
     /// Until the active generation has read everything, and nothing is being built.
     pub async fn caught_up(&self) -> Report {
-        self.until("the consumer to catch up", |report| {
-            report.building().is_none()
-                && report.active().is_some_and(|active| {
-                    active.lag_rows == 0 && active.lost.is_none() && active.state.halted.is_none()
-                })
-        })
-        .await
+        self.until("the consumer to catch up", is_caught_up).await
     }
 
-    pub async fn until(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
-        let last = std::sync::Mutex::new(None);
-        let found = async {
-            loop {
-                if let Ok(report) = self.runner.report(UnixMillis::from(NOW)).await {
-                    if holds(&report) {
-                        return report;
-                    }
-                    *last.lock().unwrap() = Some(report);
-                }
-                tokio::time::sleep(PROBE_INTERVAL).await;
-            }
-        };
-        match tokio::time::timeout(WAIT_MAX, found).await {
+    pub async fn until(&self, what: &str, holds: impl FnMut(&Report) -> bool) -> Report {
+        self.until_within(WAIT_MAX, what, holds).await
+    }
+
+    pub async fn until_within(
+        &self,
+        limit: Duration,
+        what: &str,
+        mut holds: impl FnMut(&Report) -> bool,
+    ) -> Report {
+        let mut last = None;
+        let reported = wait_for_async(what, limit, async || {
+            last = self.runner.report(UnixMillis::from(NOW)).await.ok();
+            last.take_if(|report| holds(report))
+        })
+        .await;
+        match reported {
             Ok(report) => report,
-            Err(_) => panic!("waited for {what}: {:#?}", last.lock().unwrap()),
+            Err(error) => panic!("{error}: {last:#?}"),
         }
     }
+}
+
+pub fn is_caught_up(report: &Report) -> bool {
+    report.building().is_none()
+        && report.active().is_some_and(|active| {
+            active.lag_rows == 0 && active.lost.is_none() && active.state.halted.is_none()
+        })
 }
 
 /// Takes one note from the tables of a consumer's first generation.

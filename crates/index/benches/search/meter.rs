@@ -35,14 +35,26 @@ impl Times {
         self.0.push(time);
     }
 
-    pub fn line(&self, verify: f64) -> String {
+    pub fn line(&self) -> String {
+        let count = self.0.len();
+        format!("p50 {:.0} µs, p99 {:.0} µs (of {count})", self.micros(50), self.micros(99))
+    }
+
+    /// So many percent took at most as long.
+    pub fn micros(&self, percent: usize) -> f64 {
         let mut times = self.0.clone();
         times.sort_unstable();
-        let at = |percent: usize| {
-            let place = (times.len() * percent / 100).min(times.len().saturating_sub(1));
-            let micros = times.get(place).map_or(0.0, |time| time.as_secs_f64() * 1e6);
-            format!("p{percent} {micros:.0} µs = {:.0} × verify", micros / verify)
-        };
-        format!("{}, {} (of {})", at(50), at(99), times.len())
+        let place = times.len().saturating_sub(1) * percent / 100;
+        times.get(place).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
     }
+}
+
+/// One figure beside its limit.
+pub fn figure(name: &str, what: &str, value: f64, limit: Option<f64>) {
+    let limit = match limit {
+        Some(limit) if value <= limit => format!("at most {limit}: holds"),
+        Some(limit) => format!("at most {limit}: MISSED"),
+        None => "for comparison".to_owned(),
+    };
+    println!("# {name}: {what}: {value:.2} ({limit})");
 }

@@ -111,7 +111,13 @@ async fn both_follow_any_history_as_the_model_does() {
             assert_eq!(one, other, "{}: incremental = rebuilt", rig.name);
             assert!(one.rows > 0);
         }
-        // And the digest would tell if anything were missing.
+        // And the digest would tell if anything were missing, words alone included.
+        let missing = "DELETE FROM post_search_blocks_g2 WHERE segment IN
+            (SELECT MIN(segment) FROM post_search_segments_g2)";
+        let was = rig.digest(SECOND, Sample::All).await;
+        let lost = rig.after(missing, SECOND).await;
+        assert_ne!(lost, was, "{}: lost words", rig.name);
+        assert_eq!(rig.digest(SECOND, Sample::All).await, was, "{}: put back", rig.name);
         rig.apply(SECOND, history.batch()).await;
         let (one, other) =
             (rig.digest(FIRST, Sample::All).await, rig.digest(SECOND, Sample::All).await);

@@ -93,4 +93,13 @@ impl Rig {
         snapshot.end().await.expect("ends");
         digest.expect("the tables are read")
     }
+
+    /// What the digest would be after a statement, which is not kept.
+    pub async fn after(&self, sql: &str, generation: Generation) -> Digest {
+        let mut writing = self.home.write().await.expect("begins to write");
+        writing.desk().script(sql).await.expect("runs");
+        let digest = self.index.digest(writing.desk(), generation, Sample::All).await;
+        writing.roll_back().await.expect("rolls back");
+        digest.expect("the tables are read")
+    }
 }
