@@ -2,6 +2,7 @@
 //! ladder follows the pressure. One instance does it for all, under a lease in the store; what it sends
 //! is fenced, so that whoever has lost the lease changes nothing more.
 
+mod aging;
 mod felt;
 mod space;
 mod sweep;
@@ -20,9 +21,10 @@ use kukuri_store::{Clock, Store, StoreError, Tidied, node_state};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+pub use aging::{Aging, cutoffs_before};
 use felt::{is_of_use, percent_of};
 pub use space::{Disk, Lookout};
-pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError, Target, cutoffs_before};
+pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError};
 
 /// How often expired events are looked for, and pressure is felt.
 const ROUND_INTERVAL: Duration = Duration::from_secs(5);
@@ -91,7 +93,8 @@ pub struct Keeper {
     held: Option<Lease>,
     ladder: Option<Ladder>,
     full_round_at: Option<UnixMillis>,
-    /// What is left of the last full round.
+    /// What is left of the last full round: what has aged, and what comes after that.
+    aging: Option<Aging>,
     pending: VecDeque<Look>,
     tidied_at: Option<Instant>,
     upkept: watch::Sender<Upkept>,
@@ -137,6 +140,7 @@ impl Keeper {
             held: None,
             ladder: None,
             full_round_at: None,
+            aging: None,
             pending: VecDeque::new(),
             tidied_at: None,
             upkept: watch::Sender::new(Upkept::default()),
@@ -167,7 +171,7 @@ impl Keeper {
         loop {
             rounds.tick().await;
             let ended = self.round().await;
-            if ended.is_ok() && self.held.is_some() && !self.pending.is_empty() {
+            if ended.is_ok() && self.held.is_some() && self.is_under_way() {
                 // What is left has waited long enough.
                 rounds.reset_immediately();
             }
@@ -201,15 +205,18 @@ impl Keeper {
         for look in &now_due {
             failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
         }
-        if self.pending.is_empty() && self.is_time_for_all(now) {
+        if !self.is_under_way() && self.is_time_for_all(now) {
             self.full_round_at = Some(now);
-            rest.retain(|look| !makes_room(look));
+            self.aging = Some(Aging::planned(&rest));
+            rest.retain(|look| !makes_room(look) && !matches!(look, Look::Aged { .. }));
             self.pending.extend(rest);
         }
         // What has aged leaves first, then what has to make room, and then what was remembered of either.
-        self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end, &mut failed).await?;
+        self.age(end, &mut failed).await?;
         self.make_room(&felt, now, &mut failed).await?;
-        self.sweep_pending(|_| true, now, end, &mut failed).await?;
+        if self.aging.is_none() {
+            self.sweep_pending(now, end, &mut failed).await?;
+        }
         if self.is_time_to_tidy(&felt) {
             failed.unless(self.tidy().await);
         }
@@ -219,19 +226,43 @@ impl Keeper {
     /// A disk that is short of space gets it at once.
     fn is_time_to_tidy(&self, felt: &Pressure) -> bool {
         let due = self.tidied_at.is_none_or(|last| last.elapsed() >= TIDY_INTERVAL);
-        due || self.pending.is_empty() || matches!(felt, Pressure::High(Cause::Disk { .. }))
+        due || !self.is_under_way() || matches!(felt, Pressure::High(Cause::Disk { .. }))
     }
 
-    /// Goes on with the full round, as long as what comes next is wanted and there is time. What fails is
-    /// looked for again in the next full round.
+    /// Whether something of the last full round is left to do.
+    fn is_under_way(&self) -> bool {
+        self.aging.is_some() || !self.pending.is_empty()
+    }
+
+    /// Goes on with what has aged, as long as there is time. What fails is found again by the next full round.
+    async fn age(&mut self, end: Option<Instant>, failed: &mut Failed) -> Result<(), UpkeepError> {
+        let Some(mut aging) = self.aging.take() else { return Ok(()) };
+        if let Some(lease) = self.hold().await? {
+            let mut told = |chunk: Removed| self.count_removed(chunk);
+            let swept = self.sweeper(lease.fence, end).age(&mut aging, &mut told).await;
+            match failed.unless(swept.map_err(UpkeepError::from)) {
+                Some((_, Ended::Done)) => {
+                    failed.unless(aging.into_result().map_err(UpkeepError::from));
+                }
+                _ => self.aging = Some(aging),
+            }
+        }
+        Ok(())
+    }
+
+    fn count_removed(&self, chunk: Removed) {
+        self.upkept.send_modify(|upkept| upkept.removed_links += chunk.events);
+    }
+
+    /// Goes on with what else the full round looks for, as long as there is time. What fails is looked for
+    /// again in the next one.
     async fn sweep_pending(
         &mut self,
-        wanted: fn(&Look) -> bool,
         now: UnixMillis,
         end: Option<Instant>,
         failed: &mut Failed,
     ) -> Result<(), UpkeepError> {
-        while let Some(look) = self.pending.front().filter(|look| wanted(look)).cloned() {
+        while let Some(look) = self.pending.front().cloned() {
             let Some(lease) = self.hold().await? else { return Ok(()) };
             let ended = failed.unless(self.sweep(&look, lease.fence, now, end).await);
             if ended == Some(Ended::OutOfTime) {
@@ -355,22 +386,22 @@ impl Keeper {
         now: UnixMillis,
         until: Option<Instant>,
     ) -> Result<Ended, UpkeepError> {
-        let sweep = Sweep {
-            store: &*self.store,
-            lane: &self.lane,
-            fence: Some(fence),
-            pace: Pace::BESIDE_INGEST,
-            until,
+        let mut told = |chunk: Removed| match look {
+            Look::Expired => {
+                self.upkept.send_modify(|upkept| upkept.expired_events += chunk.events)
+            }
+            Look::Forgettable { .. } => {
+                self.upkept.send_modify(|upkept| upkept.forgotten += chunk.events);
+            }
+            _ => self.count_removed(chunk),
         };
-        let mut told = |chunk: Removed| {
-            self.upkept.send_modify(|upkept| match look {
-                Look::Expired => upkept.expired_events += chunk.events,
-                Look::Forgettable { .. } => upkept.forgotten += chunk.events,
-                _ => upkept.removed_links += chunk.events,
-            });
-        };
-        let (_, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut told).await?;
+        let (_, ended) = self.sweeper(fence, until).run(look, now, &mut told).await?;
         Ok(ended)
+    }
+
+    fn sweeper(&self, fence: Fence, until: Option<Instant>) -> Sweep<'_> {
+        let (store, lane) = (&*self.store, &*self.lane);
+        Sweep { store, lane, fence: Some(fence), pace: Pace::BESIDE_INGEST, until }
     }
 
     /// Gives space back, a little at a time.

@@ -9,8 +9,8 @@ use kukuri_core::{
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::{
-    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope, Store,
-    StoreError, Tidied,
+    Dated, Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope,
+    Store, StoreError, Tidied,
 };
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -281,7 +281,7 @@ impl Store for PostgresStore {
         topic: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         limited(async {
             let mut reader = self.readers.reader(Read::Question).await?;
             let (connection, numbers) = (reader.connection(), &self.topics.numbers);

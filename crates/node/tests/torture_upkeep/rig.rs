@@ -14,7 +14,7 @@ use kukuri_core::{
 use kukuri_event::{Filter, UnixSeconds};
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_node::doctor::Walk;
-use kukuri_node::upkeep::{Budget, Disk, Keeper, Pace, Sweep, Target, UpkeepSettings};
+use kukuri_node::upkeep::{Aging, Budget, Disk, Keeper, Pace, Sweep, UpkeepSettings};
 use kukuri_store::{Clock, Entry, Place, Query, Store, Tidied, node_state};
 use kukuri_testkit::generate::Seed;
 
@@ -170,10 +170,10 @@ impl Node {
             pace: Pace::Unbounded,
             until: None,
         };
-        let now = self.time.now();
-        let before = UnixMillis(now.0 + 1);
-        let target = Target::Before { topic: topic(digit), before };
-        sweep.run(&target, now, &mut |_| {}).await.expect("the sweep ends").0
+        let mut aging = Aging::before([topic(digit)], UnixMillis(self.time.now().0 + 1));
+        let (left, _) = sweep.age(&mut aging, &mut |_| {}).await.expect("the sweep ends");
+        aging.into_result().expect("the topic can be looked at");
+        left
     }
 
     /// A round of upkeep, and all the space given back that there is to give.
