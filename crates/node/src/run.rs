@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kukuri_fanout::{Fanout, FanoutConfig};
-use kukuri_feed::RunnerConfig;
 use kukuri_index::Index;
 use kukuri_lane::{Health, Lane};
 use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve};
@@ -16,7 +15,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::cli::Common;
-use crate::config::{Config, Layers, SearchMode};
+use crate::clock::steady;
+use crate::config::{ClockTrust, Config, Layers, SearchMode};
 use crate::consumers::{Consumers, Ground, registered};
 use crate::exit::Exit;
 use crate::open::{Opened, consumer_place, open};
@@ -54,7 +54,7 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let ground = Ground {
         store: Arc::clone(&store),
         place: consumer_place(common),
-        config: RunnerConfig::standard(),
+        config: opened.runner_config(config.upkeep().disk_reserve_bytes),
     };
     let mut wanted = registered();
     match config.search.mode {
@@ -112,7 +112,11 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
 
 fn keeper(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Keeper {
     let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
-    Keeper::new(store, Arc::clone(lane), clock, config.upkeep(), opened.disk())
+    let keeper = Keeper::new(store, Arc::clone(lane), clock, config.upkeep(), opened.disk());
+    match config.retention.clock {
+        ClockTrust::Doubt => keeper.doubting(steady()),
+        ClockTrust::Believe => keeper,
+    }
 }
 
 /// Every connection is a file: as many as the system lets this process have.

@@ -29,7 +29,7 @@ use crate::{Options, Wakeup, bounds, facts, feed, list, page, query, tidy, upkee
 /// No read lasts longer. The server ends a single statement before that.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(60);
 
-/// Opening includes waiting for a program that changes the schema.
+/// Connecting and looking around; changes of the schema have a limit of their own.
 const OPEN_LIMIT: Duration = Duration::from_secs(120);
 
 /// The event store of a database. Several processes may have one open on the same database.
@@ -62,13 +62,14 @@ impl PostgresStore {
     /// Connects, checks the server, and brings the schema up to date.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let server = Server::parse(url)?;
-        let (warnings, first) = within(OPEN_LIMIT, "opening", async {
+        let (mut connection, warnings) = within(OPEN_LIMIT, "opening", async {
             let mut connection = server.connect(Role::Setup).await?;
             let warnings = check(&mut connection, options.fsync).await?;
-            migrate::migrate(&mut connection).await?;
-            Ok((warnings, bounds::first(&mut connection).await?))
+            Ok((connection, warnings))
         })
         .await?;
+        migrate::migrate(&mut connection).await?;
+        let first = within(OPEN_LIMIT, "opening", bounds::first(&mut connection)).await?;
         let bounds = first.feed;
 
         let heads = watch::Sender::new(bounds.head);

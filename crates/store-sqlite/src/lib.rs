@@ -217,7 +217,7 @@ impl Store for SqliteStore {
     }
 
     async fn bounds(&self) -> Result<FeedBounds, StoreError> {
-        self.glances.read(|desk| desk::bounds(&desk.conn)).await
+        self.glances.read(|desk| desk::moment(&desk.conn)).await
     }
 
     fn heads(&self) -> channel::Receiver<Seq> {
