@@ -4,8 +4,11 @@
 use std::collections::BTreeSet;
 
 use kukuri_core::admission::{Rate, Topicless};
-use kukuri_core::{TopicId, UnixMillis};
+use kukuri_core::{NetworkId, TopicId, UnixMillis};
 use kukuri_event::{Event, EventId, Filter, Pubkey};
+use kukuri_index::{
+    Cursor, NameCursor, NameQuery, NamedTopic, Names, QUERY_TERMS_MAX, Query, snippet,
+};
 use kukuri_relay::{
     AuthPolicy, AuthRule, Network, OpenGate, Output, RelayLimits, Session, Surroundings,
 };
@@ -41,6 +44,29 @@ pub fn names(text: &str) {
         assert_eq!(pubkey.to_hex(), text);
     }
     let _ = text.parse::<Network>();
+}
+
+/// A question that can be asked has words, few enough, and a snippet points into itself; cursors that are
+/// read are those that were written.
+pub fn question(text: &str) {
+    if let Ok(query) = Query::parse(text) {
+        assert!((1..=QUERY_TERMS_MAX).contains(&query.terms().len()));
+        let snippet = snippet(&query, text);
+        let chars = snippet.text.chars().count();
+        let places = snippet.matches.iter().flat_map(|range| [range.start, range.end]);
+        assert!(places.is_sorted() && snippet.matches.iter().all(|range| range.end <= chars));
+    }
+    if let Ok(query) = NameQuery::parse(text, &NetworkId::default()) {
+        let named = |name: &str| NamedTopic { topic_id: TopicId::global(), name: name.to_owned() };
+        let found = Names::new([named(text)]).find(Some(&query), None, 1).expect("has no cursor");
+        assert_eq!(found.next, None);
+    }
+    if let Ok(cursor) = Cursor::parse(text) {
+        assert_eq!(cursor.to_string(), text.to_lowercase());
+    }
+    if let Ok(cursor) = NameCursor::parse(text) {
+        assert_eq!(cursor.to_string(), text.to_lowercase());
+    }
 }
 
 /// One connection that is sent these lines: every message has its answer, and every answer is JSON.

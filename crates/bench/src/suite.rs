@@ -29,8 +29,9 @@ pub struct SuiteArgs {
     events: usize,
 }
 
-/// Events that show how well clients with one in flight are grouped, and in how many turns.
-const GROUPED_EVENTS: usize = 24_000;
+/// Events that show how well clients with one in flight are grouped, and in how many turns. Every turn is long
+/// enough to have its share of what a store does now and then.
+const GROUPED_EVENTS: usize = 80_000;
 const GROUPED_TURNS: usize = 4;
 
 /// The units that ratios are made with. A machine that others share is quicker at one moment than at

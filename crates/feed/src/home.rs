@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::{ConsumerName, Desk, DeskError, Dialect};
+use crate::{ConsumerName, Desk, DeskError, Dialect, ledger};
 
 /// How many may read at once. Who comes later waits.
 const READERS_MAX: usize = 8;
@@ -55,14 +55,30 @@ impl Home {
     /// Opens a consumer's tables; makes the file or the schema if it is not there.
     pub async fn open(place: &Place, name: ConsumerName) -> Result<Self, DeskError> {
         let desk = connect::writer(place, name).await?;
+        Ok(Self::new(place, name, Some(desk)))
+    }
+
+    /// The tables of a consumer that has been run here; makes nothing.
+    pub async fn existing(place: &Place, name: ConsumerName) -> Result<Option<Self>, DeskError> {
+        if connect::file(place, name).is_some_and(|file| !file.exists()) {
+            return Ok(None);
+        }
+        let home = Self::new(place, name, None);
+        let mut snapshot = home.read().await?;
+        let there = ledger::is_there(snapshot.desk()).await?;
+        snapshot.end().await?;
+        Ok(there.then_some(home))
+    }
+
+    fn new(place: &Place, name: ConsumerName, writer: Option<Desk>) -> Self {
         let shared = Shared {
             place: place.clone(),
             name,
-            writer: Arc::new(AsyncMutex::new(Some(desk))),
+            writer: Arc::new(AsyncMutex::new(writer)),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             resting: Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Self { shared: Arc::new(shared) }
     }
 
     pub fn name(&self) -> ConsumerName {

@@ -3,6 +3,7 @@
 
 mod acts;
 mod hold;
+mod overview;
 mod schema;
 mod view;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 use crate::{ConsumerName, DeskError, Home};
 
 pub(crate) use hold::{CAREFUL_ROWS, Care, FEED_WINDOW, Hold, Mark, STATE_WINDOW};
+pub(crate) use schema::is_there;
 pub use view::{Active, GenerationState, Parked, Role, Wish};
 pub(crate) use view::{View, digest_of_row};
 
@@ -38,8 +40,23 @@ impl Ledger {
         )
         .await?;
         writing.commit().await?;
+        if let Err(error) = overview::show(&home).await {
+            tracing::warn!(consumer = %name, %error, "cn_relay.consumer_offsets does not show this consumer");
+        }
+        Ok(Self::of(home, lease))
+    }
+
+    /// The ledger of tables that are there; changes nothing.
+    pub async fn existing(home: Home, lease: Duration) -> Result<Self, DeskError> {
+        let mut snapshot = home.read().await?;
+        schema::check(snapshot.desk()).await?;
+        snapshot.end().await?;
+        Ok(Self::of(home, lease))
+    }
+
+    fn of(home: Home, lease: Duration) -> Self {
         let lease_ms = lease.as_millis().try_into().unwrap_or(i64::MAX);
-        Ok(Self { home, name, lease_ms })
+        Self { name: home.name(), home, lease_ms }
     }
 }
 

@@ -14,6 +14,7 @@ mod consumer;
 mod desk;
 mod generation;
 mod home;
+mod lag;
 mod ledger;
 mod runner;
 mod tail;
@@ -24,6 +25,7 @@ pub use desk::{Column, Desk, DeskError, Dialect, Given, Native, Row, Value};
 pub use generation::{Digest, Generation, Sample};
 pub use home::{Home, Place, Snapshot, Sync, Writing};
 pub use kukuri_store::FeedError;
+pub use lag::lag;
 pub use ledger::{Active, GenerationState, Parked, Role, Wish};
 pub use runner::{
     AnyRunner, GenerationReport, Obstacle, OnLoss, OperateError, Probe, Report, Runner,

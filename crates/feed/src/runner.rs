@@ -85,11 +85,26 @@ impl<C: Consumer> Runner<C> {
         home: Home,
         config: RunnerConfig,
     ) -> Result<Self, RunnerError> {
-        assert_eq!(consumer.name(), home.name(), "a home belongs to one consumer");
         let ledger = Ledger::open(home, config.lease).await?;
+        Ok(Self::of(consumer, store, ledger, config))
+    }
+
+    /// For a home that was there already; changes nothing in it.
+    pub async fn existing(
+        consumer: C,
+        store: Arc<dyn Store>,
+        home: Home,
+        config: RunnerConfig,
+    ) -> Result<Self, RunnerError> {
+        let ledger = Ledger::existing(home, config.lease).await?;
+        Ok(Self::of(consumer, store, ledger, config))
+    }
+
+    fn of(consumer: C, store: Arc<dyn Store>, ledger: Ledger, config: RunnerConfig) -> Self {
+        assert_eq!(consumer.name(), ledger.home.name(), "a home belongs to one consumer");
         let holder = i64::from_be_bytes(rand::random());
         let shared = Shared { consumer, store, ledger, config, holder, stats: Stats::default() };
-        Ok(Self { shared: Arc::new(shared) })
+        Self { shared: Arc::new(shared) }
     }
 
     pub fn name(&self) -> ConsumerName {
@@ -124,15 +139,26 @@ impl<C: Consumer> Runner<C> {
         if self.is_build_due(&view) && self.shared.begin().await?.is_some() {
             view = self.shared.ledger.view().await?;
         }
-        for state in view.generations.iter().filter(|state| state.halted.is_none()) {
-            match state.role {
-                Role::Building | Role::Active => crew.employ(&self.shared, state.generation, stop),
-                Role::Retired => {
-                    if state.updated_at.until(view.now) >= self.shared.config.retired_keep {
-                        self.shared.discard(state.generation).await?;
-                        while self.shared.ledger.home.tidy().await? && !stop.is_cancelled() {}
+        for state in &view.generations {
+            let own = state.version == self.shared.consumer.version();
+            let gone = match state.role {
+                // What another version makes would be taken for what it says it is. Whoever began it may be
+                // at work; if nobody is, it is in the way of one that this program can make.
+                Role::Building if !own => !state.held,
+                Role::Building | Role::Active => {
+                    if state.halted.is_none() {
+                        crew.employ(&self.shared, state.generation, stop);
                     }
+                    false
                 }
+                Role::Retired => {
+                    state.halted.is_none()
+                        && state.updated_at.until(view.now) >= self.shared.config.retired_keep
+                }
+            };
+            if gone {
+                self.shared.discard(state.generation).await?;
+                while self.shared.ledger.home.tidy().await? && !stop.is_cancelled() {}
             }
         }
         Ok(())

@@ -16,6 +16,9 @@ use crate::tables::Tables;
 
 /// Changes with every change of what is kept of a text: its words, its trail, its numbers.
 const VERSION: u32 = 1;
+/// Other kinds than the standard ones make other documents of the same events, which is another version:
+/// a digest of them stands in so many bits beside the number.
+const KINDS_BITS: u32 = 24;
 
 /// Follows the feed, and answers questions from what it has kept of it.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +54,11 @@ impl Consumer for Index {
     }
 
     fn version(&self) -> u32 {
-        VERSION
+        if self.kinds == Kinds::default() {
+            return VERSION;
+        }
+        let kinds = self.kinds.digest() as u32 & ((1 << KINDS_BITS) - 1);
+        VERSION << KINDS_BITS | kinds
     }
 
     fn wants(&self, kind: Kind) -> bool {

@@ -6,7 +6,6 @@ use kukuri_core::Seq;
 use kukuri_event::UnixSeconds;
 
 use crate::document::Number;
-use crate::query::Query;
 use crate::rank::Score;
 
 const VERSION: u8 = 1;
@@ -47,8 +46,8 @@ impl Cursor {
         if version == [VERSION] { Ok(cursor) } else { Err(CursorError::Bad) }
     }
 
-    pub(crate) fn check(&self, query: &Query) -> Result<(), CursorError> {
-        if self.digest == query.digest() { Ok(()) } else { Err(CursorError::OtherQuestion) }
+    pub(crate) fn check(&self, digest: u64) -> Result<(), CursorError> {
+        if self.digest == digest { Ok(()) } else { Err(CursorError::OtherQuestion) }
     }
 }
 

@@ -19,7 +19,7 @@ const SECONDS_MAX: i64 = (1 << (63 - SAME_SECOND_BITS)) - 1;
 pub const NUMBERS_PER_DOCUMENT: u8 = 8;
 
 /// Tags whose text is searched before the content: titles, subjects and summaries.
-const TEXT_TAGS: [&str; 4] = ["title", "subject", "summary", "alt"];
+pub(crate) const TEXT_TAGS: [&str; 4] = ["title", "subject", "summary", "alt"];
 
 /// Hashtags and mentions of a document that are searched.
 const TAGS_MAX: usize = 64;

@@ -19,6 +19,7 @@ mod find;
 mod fold;
 mod kinds;
 mod model;
+mod names;
 mod query;
 mod rank;
 mod script;
@@ -35,8 +36,9 @@ pub use cursor::{Cursor, CursorError};
 pub use document::{Document, DocumentKey, NUMBERS_PER_DOCUMENT, Number, Target, text_of};
 pub use effects::{Departure, DocumentEffect, Effects, Projection};
 pub use endorsement::{Endorsement, Sort as EndorsementSort};
-pub use kinds::{KINDS_DEFAULT, Kinds, PrivateKind};
+pub use kinds::{KINDS_DEFAULT, Kinds, KindsError};
 pub use model::Model;
+pub use names::{NameCursor, NamePage, NameQuery, NamedTopic, Names};
 pub use query::{QUERY_CHARS_MAX, QUERY_TERMS_MAX, Query, QueryError};
 pub use rank::{
     FRESHNESS_HALF_LIFE_SECONDS, FRESHNESS_WEIGHT, POPULARITY_MAX, POPULARITY_WEIGHT, Score,
@@ -47,5 +49,5 @@ pub use search::{
     Ranking, Start, TopicKey,
 };
 pub use searcher::{Answer, SearchError, Searcher};
-pub use snippet::{SNIPPET_CHARS_MAX, Snippet, snippet};
+pub use snippet::{Excerpt, SNIPPET_CHARS_MAX, Snippet, excerpt, snippet};
 pub use text::{Text, Trail, UNITS_MAX};

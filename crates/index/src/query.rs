@@ -73,7 +73,7 @@ impl Query {
         &self.chunks
     }
 
-    /// Tells questions apart: a cursor belongs to one of them.
+    /// Tells words apart that are looked for.
     pub(crate) fn digest(&self) -> u64 {
         let parts = self.chunks.iter().flat_map(|chunk| chunk.terms.iter().chain(&chunk.units));
         parts.fold(0, |digest, part| hash(format!("{digest} {part}").as_bytes()))

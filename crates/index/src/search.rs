@@ -8,6 +8,7 @@ use crate::cursor::{Cursor, CursorError};
 use crate::document::Number;
 use crate::query::{Query, QueryError};
 use crate::rank::{Features, Score, score};
+use crate::text::mix;
 
 /// Matches that are ranked: with more, the newest ones.
 pub const CANDIDATES_MAX: usize = 2000;
@@ -63,10 +64,17 @@ impl Ask {
         if topics.len() * query.terms().len() > LOOKUPS_MAX {
             return Err(AskError::TooBroad);
         }
+        let ask = Self { query, topics, since: None, until: None, start, hits_max: PAGE_HITS_MAX };
         if let Start::After(cursor) = start {
-            cursor.check(&query)?;
+            cursor.check(ask.digest())?;
         }
-        Ok(Self { query, topics, since: None, until: None, start, hits_max: PAGE_HITS_MAX })
+        Ok(ask)
+    }
+
+    /// Tells questions apart: a cursor belongs to one of them.
+    fn digest(&self) -> u64 {
+        let topics = self.topics.iter().map(|topic| TopicKey::of(topic).0);
+        topics.fold(self.query.digest(), |digest, topic| mix(digest ^ topic as u64))
     }
 
     /// Documents have a number from the first of these to the last.
@@ -83,6 +91,17 @@ impl Ask {
             Start::First { .. } => Seq(i64::MAX),
             Start::After(cursor) => cursor.seq_max,
         }
+    }
+
+    /// Where the answer goes on behind one of its results. `head` is up to where the documents had
+    /// followed the feed.
+    pub fn after(&self, hit: &Hit, head: Seq) -> Cursor {
+        let seq_max = match self.start {
+            Start::First { .. } => head,
+            Start::After(cursor) => cursor.seq_max,
+        };
+        let (digest, now) = (self.digest(), self.now());
+        Cursor { digest, now, seq_max, score: hit.score, number: hit.number }
     }
 
     fn now(&self) -> UnixSeconds {
@@ -182,17 +201,7 @@ impl<'a> Ranking<'a> {
         let mut hits = self.hits.split_off(begin);
         let more = hits.len() > self.ask.hits_max;
         hits.truncate(self.ask.hits_max);
-        let seq_max = match self.ask.start {
-            Start::First { .. } => head,
-            Start::After(cursor) => cursor.seq_max,
-        };
-        let next = hits.last().filter(|_| more).map(|last| Cursor {
-            digest: self.ask.query.digest(),
-            now: self.ask.now(),
-            seq_max,
-            score: last.score,
-            number: last.number,
-        });
+        let next = hits.last().filter(|_| more).map(|last| self.ask.after(last, head));
         Page { hits, next }
     }
 }

@@ -3,6 +3,9 @@
 
 use std::ops::Range;
 
+use kukuri_event::Event;
+
+use crate::document::TEXT_TAGS;
 use crate::query::Query;
 use crate::units::Units;
 
@@ -19,6 +22,28 @@ pub struct Snippet {
     /// Whether something of the text is left out before and after.
     pub cut_before: bool,
     pub cut_after: bool,
+}
+
+/// A snippet, and which part of the event it is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// `content`, or the name of the tag.
+    pub field: &'static str,
+    pub snippet: Snippet,
+}
+
+/// Of the content, unless only a title or the like shows why the event was found.
+pub fn excerpt(query: &Query, event: &Event) -> Excerpt {
+    let content = Excerpt { field: "content", snippet: snippet(query, event.content()) };
+    if !content.snippet.matches.is_empty() {
+        return content;
+    }
+    let titles = TEXT_TAGS.iter().filter_map(|field| {
+        let text = event.tags().values(field).next()?;
+        Some(Excerpt { field, snippet: snippet(query, text) })
+    });
+    let mut telling = titles.filter(|excerpt| !excerpt.snippet.matches.is_empty());
+    telling.next().unwrap_or(content)
 }
 
 pub fn snippet(query: &Query, text: &str) -> Snippet {

@@ -12,6 +12,8 @@ mod hostile;
 mod judged;
 #[path = "search/laws.rs"]
 mod laws;
+#[path = "search/names.rs"]
+mod names;
 #[path = "search/rig.rs"]
 mod rig;
 #[path = "search/scene.rs"]

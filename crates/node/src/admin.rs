@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use kukuri_api::Api;
 use kukuri_core::Storage;
 use kukuri_fanout::Fanout;
 use kukuri_lane::{Health, Lane};
@@ -31,6 +32,7 @@ pub struct Node {
     pub lane: Arc<Lane>,
     pub fanout: Arc<Fanout>,
     pub relay: Arc<Relay>,
+    pub api: Arc<Api>,
     pub upkept: watch::Receiver<Upkept>,
     pub consumers: Opened,
     pub clock: Clock,
@@ -108,6 +110,14 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
         "The most that ever waited to be sent on a connection that has ended.",
         relay.outbound_bytes_peak,
     );
+    let api = node.api.stats();
+    out.counter(
+        "api_requests",
+        "Requests over HTTP, but for the page and the NIP-11 document.",
+        api.requests,
+    );
+    out.counter("api_refused", "Those that were refused.", api.refused);
+    out.counter("api_unavailable", "Those that could not be answered.", api.unavailable);
     out.counter("lane_batches", "Batches committed.", lane.batches);
     out.counter("lane_commands", "Commands in them.", lane.commands);
     out.counter("lane_batches_failed", "Batches answered with an error.", lane.batches_failed);

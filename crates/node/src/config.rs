@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use kukuri_core::admission::Topicless;
 use kukuri_core::{Capacity, Keeping, OnFull, Retention};
-use kukuri_event::UnixSeconds;
+use kukuri_event::{Kind, UnixSeconds};
+use kukuri_index::{KINDS_DEFAULT, Kinds, KindsError};
 use kukuri_relay::{Auth, AuthPolicy, RelayLimits};
 use serde::{Deserialize, Serialize};
 
@@ -39,11 +40,13 @@ pub struct Config {
     pub limits: RelayLimits,
 }
 
-/// Whether events can be found by their words.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+/// Whether events can be found by their words, and which.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchSection {
     pub mode: SearchMode,
+    pub kinds: Vec<u16>,
+    pub stale_seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -184,6 +187,22 @@ impl Default for CapacitySection {
             soft_percent: 90,
             disk_reserve_mib: 256,
         }
+    }
+}
+
+impl Default for SearchSection {
+    fn default() -> Self {
+        Self {
+            mode: SearchMode::On,
+            kinds: KINDS_DEFAULT.iter().map(|kind| kind.0).collect(),
+            stale_seconds: 10,
+        }
+    }
+}
+
+impl SearchSection {
+    pub fn kinds(&self) -> Result<Kinds, KindsError> {
+        Kinds::new(self.kinds.iter().copied().map(Kind))
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kukuri_feed::{
     AnyRunner, Consumer, ConsumerName, Home, Place, Runner, RunnerConfig, RunnerError, Wish,
 };
-use kukuri_index::Index;
+use kukuri_index::{Index, Kinds};
 use kukuri_store::{Clock, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -34,12 +34,21 @@ pub struct Ground {
     pub config: RunnerConfig,
 }
 
-type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn AnyRunner>, RunnerError>> + Send>>;
+/// What becomes of opening a consumer: none if it has no tables and none are to be made.
+type Opening =
+    Pin<Box<dyn Future<Output = Result<Option<Arc<dyn AnyRunner>>, RunnerError>> + Send>>;
+
+/// Whether tables that are missing are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Made,
+    Left,
+}
 
 /// A consumer that a node has.
 pub struct Registration {
     pub name: ConsumerName,
-    open: Box<dyn Fn(Ground) -> Opening + Send + Sync>,
+    open: Box<dyn Fn(Ground, Missing) -> Opening + Send + Sync>,
 }
 
 impl Registration {
@@ -48,25 +57,44 @@ impl Registration {
         name: ConsumerName,
         make: impl Fn() -> C + Clone + Send + Sync + 'static,
     ) -> Self {
-        let open = move |ground: Ground| -> Opening {
+        let open = move |ground: Ground, missing: Missing| -> Opening {
             let consumer = make();
+            let Ground { store, place, config } = ground;
             Box::pin(async move {
-                let home = Home::open(&ground.place, name).await?;
-                let runner = Runner::open(consumer, ground.store, home, ground.config).await?;
-                Ok(Arc::new(runner) as Arc<dyn AnyRunner>)
+                let runner = match missing {
+                    Missing::Made => {
+                        let home = Home::open(&place, name).await?;
+                        Runner::open(consumer, store, home, config).await?
+                    }
+                    Missing::Left => {
+                        let Some(home) = Home::existing(&place, name).await? else {
+                            return Ok(None);
+                        };
+                        Runner::existing(consumer, store, home, config).await?
+                    }
+                };
+                Ok(Some(Arc::new(runner) as Arc<dyn AnyRunner>))
             })
         };
         Self { name, open: Box::new(open) }
     }
 
+    /// Makes what is missing.
     pub async fn open(&self, ground: &Ground) -> Result<Arc<dyn AnyRunner>, RunnerError> {
-        (self.open)(ground.clone()).await
+        let opened = (self.open)(ground.clone(), Missing::Made).await?;
+        Ok(opened.expect("what is missing is made"))
+    }
+
+    /// For those who only want to know: none if no node has run it yet.
+    pub async fn look(&self, ground: &Ground) -> Result<Option<Arc<dyn AnyRunner>>, RunnerError> {
+        (self.open)(ground.clone(), Missing::Left).await
     }
 }
 
 /// All consumers of this program. A read model is added here and nowhere else.
-pub fn registered() -> Vec<Registration> {
-    vec![Registration::of(Index::NAME, Index::default)]
+pub fn registered(kinds: &Kinds) -> Vec<Registration> {
+    let kinds = kinds.clone();
+    vec![Registration::of(Index::NAME, move || Index::new(kinds.clone()))]
 }
 
 /// The consumers that could be opened.
@@ -128,7 +156,8 @@ async fn live(registration: Registration, ground: Ground, opened: Opened, stop: 
     }
 }
 
-/// One that was told to stand still, or has halted, is nothing that taking in less would help.
+/// One that was told to stand still, has halted, or waits for a generation of its version is nothing that
+/// taking in less would help.
 async fn measure(opened: Opened, clock: Clock, lag: watch::Sender<u64>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let runners = opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -136,7 +165,9 @@ async fn measure(opened: Opened, clock: Clock, lag: watch::Sender<u64>, stop: Ca
         for runner in runners {
             let Ok(report) = runner.report(clock()).await else { continue };
             let works = report.active().filter(|active| {
-                report.wish == Wish::Running && active.state.held && active.state.halted.is_none()
+                let state = &active.state;
+                let own = state.version == report.version;
+                report.wish == Wish::Running && own && state.held && state.halted.is_none()
             });
             lag_ms = works.map_or(0, |active| active.lag_ms).max(lag_ms);
         }

@@ -5,6 +5,7 @@
 //! stderr. Every error names the object at fault and the next step.
 
 mod admin;
+mod api;
 mod backup;
 pub mod cli;
 mod clock;
@@ -84,7 +85,7 @@ async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Ex
         Some(Command::Backup { dir }) => backup::back_up(&common, &dir).await,
         Some(Command::Restore { dir }) => backup::restore(&common, &dir).await,
         Some(Command::Purge(args)) => purge::run(&common, &config, args).await,
-        Some(Command::Consumer(command)) => consumers::run(&common, command).await,
+        Some(Command::Consumer(command)) => consumers::run(&common, &config, command).await,
         Some(Command::Status { json }) => status::run(&common, json).await,
         Some(Command::Config { example }) => show(&config, example),
     }

@@ -5,22 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use kukuri_api::{Api, ApiConfig, Finder};
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_index::Index;
 use kukuri_lane::{Health, Lane};
-use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve};
+use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::api::RelayHost;
 use crate::cli::Common;
 use crate::clock::steady;
-use crate::config::{ClockTrust, Config, Layers, SearchMode};
+use crate::config::{ClockTrust, Config, Layers, SearchMode, SearchSection};
 use crate::consumers::{Consumers, Ground, registered};
 use crate::exit::Exit;
 use crate::open::{Opened, consumer_place, open};
-use crate::search::NodeSearch;
+use crate::search::RelaySearch;
 use crate::signal::{Interrupts, Reloads};
 use crate::upkeep::Keeper;
 use crate::{admin, log};
@@ -56,11 +58,18 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         place: consumer_place(common),
         config: opened.runner_config(config.upkeep().disk_reserve_bytes),
     };
-    let mut wanted = registered();
-    match config.search.mode {
-        SearchMode::On => relay.offer_search(Arc::new(NodeSearch::new(ground.place.clone()))),
-        SearchMode::Off => wanted.retain(|consumer| consumer.name != Index::NAME),
+    let mut wanted = registered(&config.search.kinds().expect("settings are checked"));
+    let finder = finder(&opened, &ground, &config.search);
+    match &finder {
+        Some(finder) => relay.offer_search(Arc::new(RelaySearch(Arc::clone(finder)))),
+        None => wanted.retain(|consumer| consumer.name != Index::NAME),
     }
+    let api = Api::new(
+        Arc::new(RelayHost::new(Arc::clone(&relay))),
+        Arc::clone(&store),
+        finder,
+        ApiConfig { network: common.network.clone(), scan_rows_max: config.limits.scan_rows_max },
+    );
     let consumers = Consumers::start(wanted, &ground, Arc::clone(&opened.clock));
     let keeper = keeper(&opened, &lane, &config).hearing(consumers.lag_seconds());
     let holder = keeper.holder();
@@ -69,12 +78,13 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         lane: Arc::clone(&lane),
         fanout: Arc::clone(&fanout),
         relay: Arc::clone(&relay),
+        api: Arc::clone(&api),
         upkept: keeper.upkept(),
         consumers: consumers.opened(),
         clock: Arc::clone(&opened.clock),
     };
     let mut keeping = tokio::spawn(keeper.run());
-    let mut serving = tokio::spawn(serve(Arc::clone(&relay), relay_listener));
+    let mut serving = tokio::spawn(serve_with(Arc::clone(&relay), relay_listener, api.routes()));
     let mut administering = tokio::spawn(admin::serve(node, admin_listener));
     banner(&opened, relay_address, admin_address).await?;
     let ended = tokio::select! {
@@ -108,6 +118,14 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let exit = ended.map(|()| Exit::Done);
     exit.as_ref().unwrap_or(&Exit::Failed).leave_after(LEAVE_WAIT_MAX);
     exit
+}
+
+/// Who finds events by their words, unless nobody is to.
+fn finder(opened: &Opened, ground: &Ground, search: &SearchSection) -> Option<Arc<Finder>> {
+    let stale_from = Duration::from_secs(search.stale_seconds);
+    let (store, clock) = (Arc::clone(&ground.store), Arc::clone(&opened.clock));
+    let finder = || Finder::new(store, clock, ground.place.clone(), stale_from);
+    (search.mode == SearchMode::On).then(|| Arc::new(finder()))
 }
 
 fn keeper(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Keeper {
@@ -233,7 +251,9 @@ async fn banner(opened: &Opened, relay: SocketAddr, admin: SocketAddr) -> anyhow
     eprintln!("  store    {}", opened.place);
     eprintln!("  feed     rows {} to {}", bounds.floor.next(), bounds.head);
     eprintln!("  topics   {enabled} carried of {} known: kukuri-node topic list", topics.len());
-    eprintln!("  relay    ws://{relay} for clients, http://{relay} for browsers");
+    eprintln!(
+        "  relay    ws://{relay} for clients, http://{relay} for browsers, /v1/openapi.json for programs"
+    );
     eprintln!("  admin    http://{admin}/healthz, /readyz, /metrics");
     eprintln!("ready; Ctrl-C ends it");
     Ok(())

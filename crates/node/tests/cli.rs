@@ -17,8 +17,12 @@ mod doctor;
 mod export;
 #[path = "cli/feed.rs"]
 mod feed;
+#[path = "cli/http.rs"]
+mod http;
 #[path = "cli/import.rs"]
 mod import;
+#[path = "cli/logs.rs"]
+mod logs;
 #[path = "cli/node.rs"]
 mod node;
 #[path = "cli/outage.rs"]
@@ -64,7 +68,18 @@ macro_rules! stories {
 
 stories! {
     consumer:
-        an_unknown_consumer_is_an_error;
+        an_unknown_consumer_is_an_error
+        looking_at_consumers_makes_nothing
+        search_is_paused_and_goes_on
+        search_reads_the_feed_again
+        a_rebuild_beside_ingest_fails_no_question
+        other_kinds_make_another_index;
+    http:
+        http_and_nip50_find_what_people_expect
+        what_is_gone_is_not_found_over_http
+        hostile_questions_over_http_are_answered_or_refused
+        topics_are_found_by_their_names
+        http_goes_by_the_rules_of_the_relay;
     import:
         what_is_imported_can_be_exported
         hostile_lines_are_refused_by_number_and_the_rest_goes_in
@@ -134,6 +149,8 @@ stories! {
         status_tells_what_the_node_holds
         every_door_looks_at_the_disk
         a_running_node_keeps_house;
+    logs:
+        logs_hold_nothing_of_clients;
     node:
         running_says_where_everything_is_and_ends_when_asked
         wrong_command_lines_are_code_2;

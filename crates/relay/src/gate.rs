@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use kukuri_core::TopicId;
 use kukuri_core::admission::Verdict;
+use kukuri_core::{TopicId, UnixMillis};
 use kukuri_event::{Event, Pubkey};
 use tokio::sync::watch;
+
+use crate::policy::AuthRule;
 
 /// The keys a connection has proved to hold.
 pub type Authed = BTreeSet<Pubkey>;
@@ -24,6 +26,21 @@ pub trait Gate: Send + Sync + 'static {
     /// never change.
     fn changes(&self) -> Option<watch::Receiver<u64>> {
         None
+    }
+}
+
+/// Whether topics may be read now by who has proved to hold these keys.
+pub(crate) fn may_read(
+    gate: &dyn Gate,
+    rule: &AuthRule,
+    authed: &Authed,
+    topics: &[TopicId],
+    now: UnixMillis,
+) -> Verdict {
+    match (rule.enforced(now), authed.is_empty()) {
+        (false, _) => Verdict::Admit,
+        (true, true) => Verdict::AuthRequired,
+        (true, false) => gate.read(authed, topics),
     }
 }
 

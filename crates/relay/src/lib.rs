@@ -30,6 +30,7 @@ mod server;
 mod session;
 mod topics;
 mod upgrade;
+mod visit;
 
 pub use address::{Network, NetworkError, Sender};
 pub use auth::AuthError;
@@ -40,6 +41,7 @@ pub use nip11::About;
 pub use policy::{Auth, AuthPolicy, AuthRule, Deadline};
 pub use rate::{Allowance, Meter};
 pub use relay::{Relay, RelayConfig, RelayStats};
-pub use search::{Search, SearchQuestion, SearchRefusal};
-pub use server::serve;
+pub use search::{Search, SearchAnswer, SearchQuestion, SearchRefusal};
+pub use server::{serve, serve_with};
 pub use session::{Ask, Charge, Output, Resume, Session, Surroundings};
+pub use topics::CarriedTopics;

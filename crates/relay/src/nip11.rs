@@ -1,6 +1,5 @@
 //! What the relay says of itself: to programs (NIP-11), and to people who come with a browser.
 
-use kukuri_core::TopicId;
 use kukuri_core::admission::Topicless;
 use serde_json::{Value, json};
 
@@ -69,9 +68,7 @@ pub(crate) fn page(relay: &Relay) -> String {
     // Where people have to say who they are, what is spoken of is not for everyone.
     let open = !relay.auth().enforced(relay.now());
     let carried = relay.carried.borrow();
-    let public = |topic: &TopicId| open && !topic.as_str().starts_with("kukuri:user:");
-    let shown = carried.names.iter().filter(|(topic, _)| public(topic));
-    let topics = shown.fold(String::new(), |list, (topic, name)| {
+    let topics = carried.public().filter(|_| open).fold(String::new(), |list, (topic, name)| {
         list + "<li>" + &escape(name) + " <code>" + &escape(topic.as_str()) + "</code></li>"
     });
     let urls: Vec<String> = relay.config.urls.iter().map(|url| escape(url)).collect();

@@ -1,19 +1,20 @@
 //! One subscription from its question on: what is stored, the end of it, and what comes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::{Cursor, CursorError, Seq, TopicId};
 use kukuri_event::{EventId, Filter, Values};
 use kukuri_fanout::{Attached, Full, Mailbox, Subscription};
-use kukuri_store::{FeedError, Query, QueryError};
+use kukuri_store::{FeedError, Query, QueryError, among};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::outbox::Outbox;
 use crate::relay::{Relay, add_one};
-use crate::search::{SearchQuestion, SearchRefusal};
+use crate::reply;
+use crate::search::{SearchAnswer, SearchQuestion, SearchRefusal};
 use crate::session::Resume;
 
 /// How many bodies are read at a time: enough to fill a write, few enough to wait for the socket
@@ -116,7 +117,13 @@ impl Request {
             until: filter.until,
             now: self.relay.now().seconds(),
         };
-        let found = search.search(question).await?;
+        let SearchAnswer { ids: found, lag } = search.search(question).await?;
+        if let Some(lag) = lag {
+            self.outbox.reply(reply::notice(&format!(
+                "search: index_lag_seconds {}, what is newer may be missing",
+                lag.as_secs()
+            )));
+        }
         let limit_max = self.relay.config.limits.limit_max;
         let mut left = filter.limit.unwrap_or(limit_max).min(limit_max);
         for page in found.chunks(PAGE_EVENTS) {
@@ -136,15 +143,10 @@ impl Request {
 
     /// Those of some events that match a filter now, in the order given.
     async fn ranked(&self, filter: &Filter, ids: &[EventId]) -> Result<Vec<String>, Ended> {
-        let wanted = |id: &EventId| filter.ids.as_ref().is_none_or(|ids| ids.contains(id));
-        let ids: Vec<EventId> = ids.iter().copied().filter(wanted).collect();
-        let among =
-            Filter { ids: Some(ids.iter().copied().collect()), limit: None, ..filter.clone() };
-        let query = query(&self.relay, vec![among], PAGE_EVENTS);
-        let found = self.relay.store.query(query).await.map_err(|error| refusal(&error))?;
-        let hits = found.hits.iter().map(|hit| hit.id);
-        let mut bodies: BTreeMap<EventId, String> = hits.zip(found.bodies).collect();
-        Ok(ids.iter().filter_map(|id| bodies.remove(id)).collect())
+        let query = query(&self.relay, vec![filter.clone()], PAGE_EVENTS);
+        let found = among(&*self.relay.store, query, ids).await;
+        let found = found.map_err(|error| refusal(&error))?;
+        Ok(found.into_iter().map(|(_, body)| body).collect())
     }
 
     /// Queues events as the socket drains, and the end of them if these are the last.

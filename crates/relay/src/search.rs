@@ -1,5 +1,7 @@
 //! Searching (NIP-50): the question this door asks of whoever can find events by their words.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use kukuri_core::TopicId;
 use kukuri_event::{EventId, UnixSeconds};
@@ -12,6 +14,15 @@ pub struct SearchQuestion {
     pub since: Option<UnixSeconds>,
     pub until: Option<UnixSeconds>,
     pub now: UnixSeconds,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchAnswer {
+    /// Events that match, the best first, each once.
+    pub ids: Vec<EventId>,
+    /// By how much the search is behind the feed, if it is so much that who asks should know.
+    pub lag: Option<Duration>,
 }
 
 /// Why there is no answer.
@@ -29,6 +40,5 @@ pub enum SearchRefusal {
 /// more is left out, and other conditions of the filter hold.
 #[async_trait]
 pub trait Search: Send + Sync + 'static {
-    /// Events that match, the best first, each once.
-    async fn search(&self, question: SearchQuestion) -> Result<Vec<EventId>, SearchRefusal>;
+    async fn search(&self, question: SearchQuestion) -> Result<SearchAnswer, SearchRefusal>;
 }

@@ -1,6 +1,7 @@
 //! Listening: HTTP with a bounded head and a bounded wait, and its upgrade to a WebSocket.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +25,21 @@ use crate::{connection, nip11};
 
 /// The head of a request.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// How long an answer that is on its way may take when its connection has lasted for long enough, and when
+/// the relay ends.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
+const CLOSING_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The pause after a connection could not be taken, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Takes connections until the relay closes.
 pub async fn serve(relay: Arc<Relay>, listener: TcpListener) {
-    let router = Router::new().route("/", get(root)).with_state(Arc::clone(&relay));
+    serve_with(relay, listener, Router::new()).await;
+}
+
+/// The same, with other paths on the same address. Who serves them asks the relay what may be asked.
+pub async fn serve_with(relay: Arc<Relay>, listener: TcpListener, others: Router) {
+    let router = Router::new().route("/", get(root)).with_state(Arc::clone(&relay)).merge(others);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -61,11 +71,17 @@ async fn talk(relay: Arc<Relay>, stream: TcpStream, router: Router, _knocking: P
     http.max_buf_size(HEAD_BYTES_MAX).header_read_timeout(wait_max).timer(TokioTimer::new());
     let service = TowerToHyperService::new(router);
     let talk = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    let mut talk = pin!(talk);
     tokio::select! {
         // An upgraded connection ends here at once and goes on by itself.
-        _ = timeout(wait_max, talk) => {}
+        _ = &mut talk => return,
+        () = sleep(wait_max) => {}
         () = relay.closing.cancelled() => {}
     }
+    // What is being answered is answered; nothing more is asked.
+    talk.as_mut().graceful_shutdown();
+    let wait_max = if relay.is_closing() { CLOSING_WAIT_MAX } else { ANSWER_WAIT_MAX };
+    let _ = timeout(wait_max, talk).await;
 }
 
 async fn root(
@@ -100,7 +116,7 @@ fn upgraded(relay: Arc<Relay>, sender: Sender, upgrade: Upgrade) -> Response {
     response
 }
 
-fn sender(peer: IpAddr, headers: &HeaderMap, trusted: &[crate::Network]) -> Sender {
+pub(crate) fn sender(peer: IpAddr, headers: &HeaderMap, trusted: &[crate::Network]) -> Sender {
     // What is no text is no address either, but does not hide what a proxy wrote beside it.
     let lines = headers.get_all("x-forwarded-for").iter();
     let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();

@@ -9,7 +9,7 @@ use kukuri_core::{Admitted, Cursor, Rejection, Source, TopicId, UnixMillis};
 use kukuri_event::{Body, EventId, Filter, Pubkey, TagLetter, Values};
 use kukuri_lane::Answer;
 
-use crate::gate::{Authed, Gate};
+use crate::gate::{Authed, Gate, may_read};
 use crate::limits::RelayLimits;
 use crate::message::{ClientMessage, Question, SubId, Unreadable, claimed_id};
 use crate::policy::{AuthRule, Deadline};
@@ -318,12 +318,7 @@ impl Session {
     }
 
     fn may_read(&self, topics: &[TopicId], around: &Surroundings<'_>) -> Result<(), &'static str> {
-        let verdict = match (around.auth.enforced(around.now), self.authed.is_empty()) {
-            (false, _) => Verdict::Admit,
-            (true, true) => Verdict::AuthRequired,
-            (true, false) => around.gate.read(&self.authed, topics),
-        };
-        match verdict {
+        match may_read(around.gate, &around.auth, &self.authed, topics, around.now) {
             Verdict::Admit => Ok(()),
             Verdict::AuthRequired => Err("auth-required: authenticate to read"),
             Verdict::Restricted => Err("restricted: not allowed to read here"),

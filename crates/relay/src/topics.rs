@@ -14,11 +14,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) type Carried = Arc<CarriedTopics>;
 
+/// The topics that this node takes in and serves.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct CarriedTopics {
+pub struct CarriedTopics {
     pub ids: BTreeSet<TopicId>,
     /// What people call them.
     pub names: BTreeMap<TopicId, String>,
+}
+
+impl CarriedTopics {
+    /// Those that everyone may know of who may read here, with their names: what is between a person and
+    /// their own devices is nobody else's business.
+    pub fn public(&self) -> impl Iterator<Item = (&TopicId, &str)> {
+        let named = self.names.iter().map(|(topic, name)| (topic, name.as_str()));
+        named.filter(|(topic, _)| !topic.as_str().starts_with("kukuri:user:"))
+    }
 }
 
 pub(crate) async fn read(store: &dyn Store) -> Result<Carried, StoreError> {

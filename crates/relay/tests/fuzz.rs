@@ -68,6 +68,11 @@ fn names() {
 }
 
 #[test]
+fn question() {
+    hold("question", oracles::question);
+}
+
+#[test]
 fn session() {
     hold("session", oracles::session);
 }

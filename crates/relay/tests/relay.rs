@@ -30,6 +30,8 @@ mod limits_flow;
 mod malformed;
 #[path = "relay/nip11.rs"]
 mod nip11;
+#[path = "relay/others.rs"]
+mod others;
 #[path = "relay/resume.rs"]
 mod resume;
 #[path = "relay/rig.rs"]

@@ -32,7 +32,7 @@ const VERSIONS: &str = "schema_version";
 const UNHURRIED: &str = "SET statement_timeout = 0;
     SET idle_in_transaction_session_timeout = '10min'; SET application_name = 'kukuri backup'";
 
-/// How often to begin again because somebody changed the schema at the wrong moment.
+/// How often to begin again because somebody dropped a partition at the wrong moment. None is made then.
 const ATTEMPTS_MAX: u32 = 5;
 
 impl From<Fault> for BackupError {
@@ -63,7 +63,9 @@ async fn copy_out(
     let mut connection = Server::parse(url)?.connect(Role::Setup).await?;
     run(&mut connection, UNHURRIED).await?;
     let mut draft = Draft::begin(to)?;
+    migrate::hold_still(&mut connection).await?;
     let found = begin(&mut connection).await?;
+    migrate::release(&mut connection).await?;
     let schema_version = version(&mut connection).await?;
     let feed = FeedSpan::from(bounds(&mut connection).await?);
     monitor.expect(found.iter().map(|found| found.bytes).sum());

@@ -142,7 +142,7 @@ pub(crate) async fn load(
     Ok(loaded)
 }
 
-fn fill_in(facts: &mut Facts, subscriptions: &ById) {
+pub(crate) fn fill_in(facts: &mut Facts, subscriptions: &ById) {
     for (topic, row) in &mut facts.topics {
         *row = subscriptions.get(topic).cloned();
     }

@@ -1,25 +1,29 @@
 //! The lane's own connection: a batch from its first look to its commit.
 //!
 //! The one row of the table `lane` counts batches, and every batch changes it: who writes compares it
-//! with what it has read. As a rule nobody else writes: then a batch is a statement that reads, a few more
-//! if events are there already or replace others, and one that writes and commits. Otherwise it locks the
-//! row before it looks, and others wait for it.
+//! with what it has read. As a rule nobody else writes: then what the last batch left behind is still true,
+//! and a batch of events that are new is one statement, which writes and commits unless one of them is there
+//! already. Where one is, or others are replaced, a statement reads first and another one writes. Where
+//! somebody else writes, a batch locks the row before it looks, and others wait for it.
+
+mod known;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Act, Command, Decision, Epoch, Seq, View, decide};
+use kukuri_core::{Act, Command, Decision, Epoch, ReadSet, Seq, View, decide, needs};
 use sqlx::postgres::PgConnection;
 use sqlx::raw_sql;
 
 use crate::Fsync;
 use crate::bounds::Expected;
 use crate::error::Fault;
-use crate::facts::{self, Loaded};
+use crate::facts;
 use crate::partition::Partitions;
 use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
-use crate::write::{topics_of, write};
+use crate::write::{Fence, topics_of, write};
+use known::{Known, only_new};
 
 /// How long one try may take: connecting (10 s), waiting for the fence and then for the lock (5 s each), and
 /// some statements of far less than a second each. It ends before the lane gives up on a store that is stuck
@@ -35,13 +39,21 @@ const BEGIN_LOCKED: &str =
 /// hopes for the best does most of its work in vain.
 const CROWDED_BATCHES: u32 = 64;
 
+/// How many batches look before they write once an event was met that is there already: who sends some
+/// again, sends more of them.
+const DOUBTFUL_BATCHES: u32 = 16;
+
 pub(crate) struct Session {
     connection: PgConnection,
     partitions: Partitions,
     /// The feed, and a head that this session has seen.
     expected: Expected,
+    /// What the last batch has left behind.
+    known: Option<Known>,
     /// How many more batches lock before they look.
     crowded_batches: u32,
+    /// How many more batches look before they write.
+    doubtful_batches: u32,
 }
 
 impl Session {
@@ -54,7 +66,8 @@ impl Session {
         let mut connection = server.connect(Role::Lane(fsync)).await?;
         let partitions = Partitions::load(&mut connection, outbox_partition_rows).await?;
         let expected = Expected { epoch, head: Seq::ZERO };
-        Ok(Self { connection, partitions, expected, crowded_batches: 0 })
+        let (known, crowded_batches, doubtful_batches) = (None, 0, 0);
+        Ok(Self { connection, partitions, expected, known, crowded_batches, doubtful_batches })
     }
 
     /// Runs a batch. After an error the session is of unknown state and must be dropped.
@@ -65,8 +78,11 @@ impl Session {
     ) -> Result<Decision, Fault> {
         self.partitions.prepare(&mut self.connection, batch, self.expected.head).await?;
         let mut decision = None;
-        if self.crowded_batches == 0 && !batch.iter().any(|command| names_stored(&command.act)) {
-            decision = self.run_free(batch, topics).await?;
+        if self.crowded_batches == 0 {
+            decision = self.run_unseen(batch, topics).await?;
+            if decision.is_none() && !batch.iter().any(|command| names_stored(&command.act)) {
+                decision = self.run_free(batch, topics).await?;
+            }
         }
         let decision = match decision {
             Some(decision) => decision,
@@ -74,6 +90,34 @@ impl Session {
         };
         self.expected.head = decision.head();
         Ok(decision)
+    }
+
+    /// Writes without a look, by what the last batch has left behind; `None` if nothing was written because
+    /// that is not enough.
+    async fn run_unseen(
+        &mut self,
+        batch: &[Command],
+        topics: &Topics,
+    ) -> Result<Option<Decision>, Fault> {
+        if self.doubtful_batches > 0 {
+            self.doubtful_batches -= 1;
+            return Ok(None);
+        }
+        if !only_new(batch) {
+            return Ok(None);
+        }
+        let Some(known) = &self.known else { return Ok(None) };
+        let needs = needs(batch);
+        let Some(facts) = known.facts(&needs, topics) else { return Ok(None) };
+        let decision = decide(View::new(facts), known.feed(), batch);
+        // What changes nothing is not compared with the store.
+        if decision.is_empty() {
+            return Ok(None);
+        }
+        let revision = known.revision();
+        let written = self.write(topics, decision, revision, Some(&needs)).await?;
+        self.doubtful_batches = if written.is_none() { DOUBTFUL_BATCHES } else { 0 };
+        Ok(written)
     }
 
     /// Looks and writes without a lock; `None` if nothing was written because that is not enough.
@@ -85,20 +129,38 @@ impl Session {
         let connection = &mut self.connection;
         let loaded = facts::load_free(connection, topics, self.expected, batch).await?;
         let Some(loaded) = loaded else { return Ok(None) };
-        let (decision, revision) = decided(loaded, batch);
+        self.known = Some(Known::of(&loaded, self.known.take()));
+        let (revision, feed) = (loaded.revision, loaded.bounds.feed);
+        let decision = decide(View::new(loaded.facts), feed, batch);
         if decision.is_empty() {
             return Ok(Some(decision));
         }
+        let written = self.write(topics, decision, revision, None).await?;
+        if written.is_none() {
+            self.crowded_batches = CROWDED_BATCHES;
+        }
+        Ok(written)
+    }
+
+    /// Writes what was decided at a revision, if it is still that one and all of `absent` is absent.
+    async fn write(
+        &mut self,
+        topics: &Topics,
+        decision: Decision,
+        revision: i64,
+        absent: Option<&ReadSet>,
+    ) -> Result<Option<Decision>, Fault> {
         let numbers = topics.numbers.assigned(&topics_of(&decision));
         let Some(numbers) = numbers.filter(|_| self.partitions.hold(decision.head())) else {
             return Ok(None);
         };
-        match write(connection, &numbers, &decision, revision).await {
-            Ok(()) => Ok(Some(decision)),
-            Err(Fault::Fenced) => {
-                self.crowded_batches = CROWDED_BATCHES;
-                Ok(None)
+        let fence = Fence { revision, epoch: self.expected.epoch, absent };
+        match write(&mut self.connection, &numbers, &decision, fence).await {
+            Ok(()) => {
+                self.known = self.known.take().and_then(|known| known.after(&decision));
+                Ok(Some(decision))
             }
+            Err(Fault::Fenced) => Ok(None),
             Err(fault) => Err(fault),
         }
     }
@@ -109,7 +171,9 @@ impl Session {
             let connection = &mut self.connection;
             raw_sql(BEGIN_LOCKED).execute(&mut *connection).await?;
             let loaded = facts::load_all(connection, topics, self.expected, batch).await?;
-            let (decision, revision) = decided(loaded, batch);
+            self.known = Some(Known::of(&loaded, self.known.take()));
+            let (revision, feed) = (loaded.revision, loaded.bounds.feed);
+            let decision = decide(View::new(loaded.facts), feed, batch);
             if decision.is_empty() {
                 raw_sql("ROLLBACK").execute(connection).await?;
                 return Ok(decision);
@@ -120,9 +184,11 @@ impl Session {
                 continue;
             }
             let numbers = topics.numbers.assign(connection, &topics_of(&decision)).await?;
-            write(connection, &numbers, &decision, revision).await?;
+            let fence = Fence { revision, epoch: feed.epoch, absent: None };
+            write(connection, &numbers, &decision, fence).await?;
             raw_sql("COMMIT").execute(connection).await?;
             topics.numbers.commit(numbers);
+            self.known = self.known.take().and_then(|known| known.after(&decision));
             return Ok(decision);
         }
     }
@@ -135,9 +201,4 @@ fn names_stored(act: &Act) -> bool {
         Act::Fenced { act, .. } => names_stored(act),
         _ => false,
     }
-}
-
-/// The decision, and the revision it holds at.
-fn decided(loaded: Loaded, batch: &[Command]) -> (Decision, i64) {
-    (decide(View::new(loaded.facts), loaded.bounds.feed, batch), loaded.revision)
 }

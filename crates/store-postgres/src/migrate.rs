@@ -10,12 +10,13 @@ use crate::error::Fault;
 use crate::session::within;
 
 /// The n-th entry leads from version n to version n + 1. Entries are never changed once released.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../migrations/0001_event_store.sql"),
     include_str!("../migrations/0002_links_without_numbers.sql"),
     include_str!("../migrations/0003_lane_revision.sql"),
     include_str!("../migrations/0004_upkeep.sql"),
     include_str!("../migrations/0005_past.sql"),
+    include_str!("../migrations/0006_consumer_offsets.sql"),
 ];
 
 /// "cn_relay" in ASCII, which is all there is to name: advisory locks belong to one database. It is held
@@ -101,6 +102,19 @@ pub(crate) async fn change(connection: &mut PgConnection) -> Result<bool, Fault>
 pub(crate) async fn lock(connection: &mut PgConnection) -> Result<(), Fault> {
     // Its own statement: the next one sees what the last holder of the lock committed.
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK_KEY).execute(connection).await?;
+    Ok(())
+}
+
+/// Nobody changes the schema or makes a partition until it is released, or the connection ends.
+pub(crate) async fn hold_still(connection: &mut PgConnection) -> Result<(), Fault> {
+    let lock = sqlx::query("SELECT pg_advisory_lock_shared($1)").bind(LOCK_KEY);
+    lock.execute(connection).await?;
+    Ok(())
+}
+
+pub(crate) async fn release(connection: &mut PgConnection) -> Result<(), Fault> {
+    let unlock = sqlx::query("SELECT pg_advisory_unlock_shared($1)").bind(LOCK_KEY);
+    unlock.execute(connection).await?;
     Ok(())
 }
 

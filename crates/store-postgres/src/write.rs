@@ -16,7 +16,7 @@ mod topics;
 
 use std::collections::HashSet;
 
-use kukuri_core::{Decision, TopicId};
+use kukuri_core::{Decision, Epoch, ReadSet, TopicId};
 use sqlx::postgres::PgConnection;
 
 use crate::error::Fault;
@@ -25,13 +25,22 @@ use bulk::{Bulk, Columns, Sorted};
 use events::Events;
 use index::Index;
 
-/// Writes everything, if no batch was committed since `revision` was read. Outside of a transaction it
-/// is durable when it returns.
+/// What must hold for anything to be written.
+#[derive(Clone, Copy)]
+pub(crate) struct Fence<'a> {
+    /// How many batches were committed.
+    pub revision: i64,
+    pub epoch: Epoch,
+    /// Keys that were taken for absent and not looked for.
+    pub absent: Option<&'a ReadSet>,
+}
+
+/// Writes everything, if the fence holds. Outside of a transaction it is durable when it returns.
 pub(crate) async fn write(
     connection: &mut PgConnection,
     numbers: &BatchNumbers,
     decision: &Decision,
-    revision: i64,
+    fence: Fence<'_>,
 ) -> Result<(), Fault> {
     let writes = &decision.writes;
     let mut events = Events::default();
@@ -55,7 +64,10 @@ pub(crate) async fn write(
     node::state(&mut bulk, &writes.node);
     node::feed(&mut bulk, decision);
     outbox::rows(&mut bulk, &decision.rows, numbers);
-    bulk.run(connection, revision).await
+    if let Some(absent) = fence.absent {
+        keys::absent(&mut bulk, absent);
+    }
+    bulk.run(connection, fence).await
 }
 
 /// Every topic that a row will speak of.

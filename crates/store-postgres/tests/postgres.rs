@@ -19,5 +19,7 @@ mod rig;
 mod schema;
 #[path = "postgres/tidy.rs"]
 mod tidy;
+#[path = "postgres/unseen.rs"]
+mod unseen;
 #[path = "postgres/wakeup.rs"]
 mod wakeup;

@@ -2,6 +2,7 @@
 //! the conformance suite. Knows no SQL and no rules: what to write is decided in `core`. Knows no files
 //! but those of a [`backup`], which all back ends lay out alike.
 
+mod among;
 pub mod backup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -22,6 +23,7 @@ use kukuri_core::{
 use kukuri_event::{EventId, UnixSeconds};
 use tokio::sync::watch;
 
+pub use among::among;
 pub use error::{FeedError, QueryError, StoreError};
 pub use model::Model;
 pub use page::{Entry, Place};

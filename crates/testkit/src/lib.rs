@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod delivery;
 pub mod differential;
 pub mod generate;
+pub mod judged;
 pub mod mount;
 pub mod postgres;
 pub mod process;

@@ -42,6 +42,8 @@ const OWNED: &[(&str, &[&str])] = &[
     // The event store's own SQL is store-postgres; the others keep their cold tables through
     // sqlx::Any.
     ("sqlx", &["store-postgres", "feed", "accounts", "index", "moderation", "trust", "paid"]),
+    // What is said over HTTP is described where it is answered.
+    ("utoipa", &["api", "console"]),
     ("iroh", &["gossip"]),
     ("iroh-gossip", &["gossip"]),
     // What a word is, is decided in one place.
@@ -109,6 +111,10 @@ fn forbidden_edges_are_noticed() {
         ("kukuri-index", "rusqlite"),
         ("kukuri-relay", "kukuri-index"),
         ("kukuri-relay", "caseless"),
+        ("kukuri-relay", "kukuri-api"),
+        ("kukuri-api", "kukuri-relay"),
+        ("kukuri-api", "sqlx"),
+        ("kukuri-relay", "utoipa"),
         ("kukuri-store", "anyhow"),
         ("kukuri-core", "rand"),
         ("kukuri-event", "tokio"),

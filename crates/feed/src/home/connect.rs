@@ -1,5 +1,6 @@
 //! Connections and their settings.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -44,6 +45,18 @@ pub(super) async fn reader(place: &Place, name: ConsumerName) -> Result<Desk, De
     connect(place, name, Role::Reader).await
 }
 
+/// The file of a consumer that has one.
+pub(super) fn file(place: &Place, name: ConsumerName) -> Option<PathBuf> {
+    match place {
+        Place::Directory { directory, .. } => Some(file_in(directory, name)),
+        Place::Database { .. } => None,
+    }
+}
+
+fn file_in(directory: &Path, name: ConsumerName) -> PathBuf {
+    directory.join(format!("{name}.db"))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Writer,
@@ -54,7 +67,7 @@ async fn connect(place: &Place, name: ConsumerName, role: Role) -> Result<Desk, 
     let connecting = async {
         match place {
             Place::Directory { directory, sync } => {
-                let file = directory.join(format!("{name}.db"));
+                let file = file_in(directory, name);
                 Ok(Desk::new(Connection::Sqlite(Box::new(
                     sqlite(*sync, role).filename(file).connect().await?,
                 ))))

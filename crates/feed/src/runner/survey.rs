@@ -2,16 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
-use kukuri_core::{Cursor, CursorError, FeedBounds, UnixMillis};
+use kukuri_core::{CursorError, FeedBounds, UnixMillis};
 
 use super::{Runner, RunnerError};
 use crate::ledger::{GenerationState, Role, Wish};
-use crate::{Consumer, ConsumerName};
+use crate::{Consumer, ConsumerName, lag};
 
 /// How a consumer is doing.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub name: ConsumerName,
+    /// What this program makes; generations of other versions stand still.
+    pub version: u32,
     pub wish: Wish,
     pub bounds: FeedBounds,
     pub generations: Vec<GenerationReport>,
@@ -60,6 +62,7 @@ impl<C: Consumer> Runner<C> {
         let stats = &self.shared.stats;
         Ok(Report {
             name: self.name(),
+            version: self.shared.consumer.version(),
             wish: view.wish,
             bounds,
             generations,
@@ -80,18 +83,8 @@ impl<C: Consumer> Runner<C> {
         let distance = |from: i64, to: i64| u64::try_from(to - from).unwrap_or(0);
         let cursor = state.cursor;
         let lost = bounds.check(cursor).err();
-        let next = match lost {
-            // The oldest row that is kept says how late it is at least.
-            Some(CursorError::Truncated { floor }) => Cursor { seq: floor, ..cursor },
-            _ => cursor,
-        };
-        let waiting = match lost {
-            Some(CursorError::Diverged { .. }) => None,
-            _ => {
-                self.shared.store.feed(next, 1).await.ok().and_then(|rows| rows.into_iter().next())
-            }
-        };
-        let lag_ms = waiting.map_or(0, |row| row.ingested_at.until(now).as_millis());
+        let waited = lag(&*self.shared.store, cursor, now).await;
+        let lag_ms = waited.map_or(0, |waited| waited.as_millis());
         Ok(GenerationReport {
             lag_rows: distance(cursor.seq.0, bounds.head.0),
             lag_ms: lag_ms.try_into().unwrap_or(u64::MAX),

@@ -6,6 +6,7 @@
 mod checkers;
 mod crash;
 mod fence;
+mod looking;
 mod loss;
 mod notes;
 mod outage;

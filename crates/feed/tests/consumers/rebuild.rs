@@ -151,6 +151,26 @@ async fn a_replay_goes_back_and_never_forward() {
     }
 }
 
+/// A generation that one version began was finished by another, and then taken for what it was not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_another_version_has_begun_is_not_finished() {
+    for ground in Ground::both() {
+        let (ground, store): (_, Arc<dyn Store>) = (ground(), model().await);
+        posts(&*store, 0..20).await;
+        // One that leaves things out, as a version that knows fewer kinds does.
+        let fewer = Notes { version: 1, ..Notes::default() };
+        fewer.forgetful.store(true, Ordering::SeqCst);
+        let begun = runner(&store, &ground, &fewer, config()).await.begin_rebuild().await.unwrap();
+        let running = Running::start(runner(&store, &ground, &Notes::default(), config()).await);
+        let report = running.caught_up().await;
+        let active = &report.active().unwrap().state;
+        assert_eq!(active.version, 0);
+        assert!(report.generations.iter().all(|one| one.state.version == 0), "{begun:?} is gone");
+        running.stop().await;
+        check_notes(&*store, &ground.home().await).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_file_gives_back_the_space_of_retired_generations() {
     let (ground, store): (_, Arc<dyn Store>) = (Ground::sqlite(), model().await);

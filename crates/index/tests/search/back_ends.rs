@@ -6,9 +6,9 @@ use kukuri_event::UnixSeconds;
 use kukuri_feed::{Generation, Sample};
 use kukuri_index::{Ask, Effects, Model, Start};
 use kukuri_testkit::generate::{Dice, Seed};
+use kukuri_testkit::judged::HOSTILE;
 
 use crate::corpus::Corpus;
-use crate::hostile::HOSTILE;
 use crate::rig::Rig;
 use crate::scene::{HEAD, NOW, Post, Scene, topic};
 

@@ -1,57 +1,30 @@
-//! The committed posts and judged questions.
+//! The judged posts as the feed tells of them, and the judged questions as they are asked.
+
+use std::ops::Deref;
 
 use kukuri_core::TopicId;
 use kukuri_event::EventId;
 use kukuri_index::{Ask, Effects, Page, Start};
-use serde::Deserialize;
+use kukuri_testkit::judged::{Judged, JudgedQuery};
 
 use crate::scene::{NOW, Post, Scene, topic};
 
-#[derive(Deserialize)]
-pub struct Corpus {
-    posts: Vec<JudgedPost>,
-    pub queries: Vec<JudgedQuery>,
-}
+pub struct Corpus(Judged);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JudgedPost {
-    name: String,
-    hours: i64,
-    text: String,
-    #[serde(default)]
-    tags: Vec<Vec<String>>,
-    #[serde(default = "note")]
-    kind: u16,
-    #[serde(default = "main")]
-    topic: String,
-    #[serde(default)]
-    likes: u32,
-}
+impl Deref for Corpus {
+    type Target = Judged;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct JudgedQuery {
-    pub ask: String,
-    pub finds: Vec<String>,
-    #[serde(default)]
-    pub first: Vec<String>,
-}
-
-fn note() -> u16 {
-    1
-}
-
-fn main() -> String {
-    "main".to_owned()
+    fn deref(&self) -> &Judged {
+        &self.0
+    }
 }
 
 impl Corpus {
     pub fn read() -> Self {
-        toml::from_str(include_str!("judged.toml")).expect("the judged set is TOML of this shape")
+        Self(Judged::read())
     }
 
-    /// All posts and their likes, as the feed tells them.
+    /// All posts and their likes.
     pub fn effects(&self) -> Effects {
         let mut scene = Scene::default();
         for (place, post) in self.posts.iter().enumerate() {
@@ -90,20 +63,6 @@ impl Corpus {
     /// What is wrong with an answer; empty if it is as judged.
     pub fn faults(&self, query: &JudgedQuery, page: &Page) -> Vec<String> {
         let found: Vec<&str> = page.hits.iter().map(|hit| self.name(hit.event_id)).collect();
-        let mut faults = Vec::new();
-        for name in &query.finds {
-            if !found.contains(&name.as_str()) {
-                faults.push(format!("{}: {name} is not found", query.ask));
-            }
-        }
-        for name in &found {
-            if !query.finds.iter().any(|expected| expected == name) {
-                faults.push(format!("{}: {name} is found", query.ask));
-            }
-        }
-        if !found.iter().zip(&query.first).all(|(one, other)| one == other) {
-            faults.push(format!("{}: the order is {found:?}", query.ask));
-        }
-        faults
+        query.faults(&found)
     }
 }

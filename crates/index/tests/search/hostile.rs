@@ -5,75 +5,12 @@ use kukuri_index::{
     Ask, AskError, Cursor, LOOKUPS_MAX, Model, QUERY_CHARS_MAX, QUERY_TERMS_MAX, Query, QueryError,
     Start,
 };
+use kukuri_testkit::judged::HOSTILE;
 use proptest::prelude::*;
 
 use crate::scene::{HEAD, NOW, Scene, post, topic};
 
 const FIRST: Start = Start::First { now: UnixSeconds(NOW) };
-
-/// What has meaning to FTS5, to tsquery, to LIKE, to SQL, to a shell, or to a terminal.
-pub const HOSTILE: &[&str] = &[
-    "\"",
-    "\"\"",
-    "\"\"\"",
-    "'",
-    "' OR '1'='1",
-    "alpha' --",
-    "alpha OR beta",
-    "alpha AND NOT beta",
-    "NOT alpha",
-    "NEAR(alpha beta, 2)",
-    "alpha NEAR/2 beta",
-    "terms:alpha",
-    "{terms} : alpha",
-    "^alpha",
-    "alpha*",
-    "*",
-    "%",
-    "_",
-    "alpha%",
-    "al_ha",
-    "alpha & !beta",
-    "alpha <-> beta",
-    "alpha:*",
-    "alpha:ABCD",
-    "(alpha",
-    "alpha)",
-    "()",
-    "\\",
-    "alpha\\",
-    "$1",
-    "?1",
-    ":name",
-    "alpha; DROP TABLE documents",
-    "alpha\0beta",
-    "\0",
-    "\u{feff}alpha",
-    "\u{202e}alpha",
-    "alpha\u{200d}beta",
-    "\u{1b}[31malpha",
-    "<b>alpha</b>",
-    "{{alpha}}",
-    "${alpha}",
-    "#",
-    "##",
-    "#\"alpha\"",
-    "@",
-    "@npub1",
-    "@npub1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq",
-    "nostr:",
-    "",
-    " ",
-    "\u{3000}",
-    "。、！",
-    "-",
-    "--",
-    "+alpha -beta",
-    "\u{301}",
-    "e\u{301}\u{301}\u{301}\u{301}",
-    "ﷺ",
-    "𝕒𝕝𝕡𝕙𝕒",
-];
 
 fn model() -> Model {
     let mut scene = Scene::default();

@@ -56,6 +56,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     that("capacity.soft_percent", (1..=100).contains(&config.capacity.soft_percent), || {
         "expected a percentage from 1 to 100".to_owned()
     })?;
+    let kinds = config.search.kinds();
+    that("search.kinds", kinds.is_ok(), || kinds.err().map(|e| e.to_string()).unwrap_or_default())?;
     let at_least_one = [
         ("limits.filters_max", limits.filters_max),
         ("limits.filter_values_max", limits.filter_values_max),

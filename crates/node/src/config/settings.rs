@@ -46,10 +46,12 @@ impl Setting {
     /// is refused as such.
     pub fn read(&self, text: &str) -> Value {
         let read = match self.value() {
-            Value::Integer(_) => text.parse().ok().map(Value::Integer),
-            Value::Array(_) => {
+            Value::Integer(_) => number(text),
+            Value::Array(of) => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                Some(Value::Array(parts.map(Value::from).collect()))
+                let numbers = matches!(of[..], [Value::Integer(_), ..]);
+                let read = |part| number(part).filter(|_| numbers).unwrap_or(Value::from(part));
+                Some(Value::Array(parts.map(read).collect()))
             }
             _ => None,
         };
@@ -68,6 +70,10 @@ impl Setting {
         };
         default.unwrap_or_else(example)
     }
+}
+
+fn number(text: &str) -> Option<Value> {
+    text.parse().ok().map(Value::Integer)
 }
 
 pub fn known(wanted: impl Fn(&Setting) -> bool) -> Option<&'static Setting> {
@@ -193,6 +199,14 @@ pub static SETTINGS: &[Setting] = &[
     setting(
         "search.mode",
         "Whether events can be found by their words (NIP-50): \"on\", or \"off\", which spares the work of indexing them. Turned on again, the index goes on where it stood, or is made anew.",
+    ),
+    setting(
+        "search.kinds",
+        "The kinds of events that are searched; encrypted ones cannot be. With other kinds the index is made anew from what is stored, while the old one is read.",
+    ),
+    setting(
+        "search.stale_seconds",
+        "From how many seconds on it is said in answers by how much the index is behind.",
     ),
     setting("limits.message_bytes_max", "A message of a client."),
     setting("limits.filters_max", "Filters of one REQ or COUNT."),

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Ground, Registration, registered};
 use crate::cli::{Common, ConsumerCommand, ParkedCommand, RebuildArgs};
+use crate::config::Config;
 use crate::exit::Exit;
 use crate::open::{Opened, consumer_place, open_existing};
 use crate::output::Output;
@@ -22,77 +23,97 @@ const PARKED_ROWS_MAX: usize = 10_000;
 /// How often the progress of a rebuild is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-pub async fn run(common: &Common, command: ConsumerCommand) -> anyhow::Result<Exit> {
+/// The consumers of a store, and what they stand on.
+struct Operator {
+    opened: Opened,
+    ground: Ground,
+    registrations: Vec<Registration>,
+}
+
+pub async fn run(
+    common: &Common,
+    config: &Config,
+    command: ConsumerCommand,
+) -> anyhow::Result<Exit> {
     let opened = open_existing(common).await?;
     let ground = Ground {
         store: Arc::clone(&opened.store),
         place: consumer_place(common),
         config: RunnerConfig::standard(),
     };
+    let kinds = config.search.kinds().expect("settings are checked");
+    let operator = Operator { opened, ground, registrations: registered(&kinds) };
     let mut out = Output::stdout();
     match command {
         ConsumerCommand::List => {
-            for registration in registered() {
+            for registration in &operator.registrations {
                 out.line(registration.name.as_str())?;
             }
         }
         ConsumerCommand::Status { name, json } => {
-            status(&opened, &ground, name.as_deref(), json, &mut out).await?;
+            operator.status(name.as_deref(), json, &mut out).await?;
         }
         ConsumerCommand::Pause { name } => {
-            open(&ground, &name).await?.wish(Wish::Paused).await?;
+            operator.open(&name).await?.wish(Wish::Paused).await?;
             eprintln!("{name} is paused: kukuri-node consumer resume {name}");
         }
         ConsumerCommand::Resume { name } => {
-            open(&ground, &name).await?.wish(Wish::Running).await?;
+            operator.open(&name).await?.wish(Wish::Running).await?;
             eprintln!("{name} goes on where a node runs it");
         }
         ConsumerCommand::Replay { name, from } => {
-            open(&ground, &name).await?.replay(Seq(from)).await?;
+            operator.open(&name).await?.replay(Seq(from)).await?;
             eprintln!("{name} reads the feed again from row {from} on where a node runs it");
         }
-        ConsumerCommand::Rebuild(args) => return rebuild(&opened, &ground, &args).await,
-        ConsumerCommand::Parked(command) => parked(&ground, command, &mut out).await?,
+        ConsumerCommand::Rebuild(args) => return operator.rebuild(&args).await,
+        ConsumerCommand::Parked(command) => operator.parked(command, &mut out).await?,
     }
     out.flush()?;
     Ok(Exit::Done)
 }
 
-fn find(name: &str) -> anyhow::Result<Registration> {
-    let known: Vec<&str> = registered().iter().map(|one| one.name.as_str()).collect();
-    let found = registered().into_iter().find(|one| one.name.as_str() == name);
-    match found {
-        Some(found) => Ok(found),
-        None if known.is_empty() => bail!("there is no consumer {name}: this node has none"),
-        None => bail!("there is no consumer {name}: there are {}", known.join(", ")),
+impl Operator {
+    fn find(&self, name: &str) -> anyhow::Result<&Registration> {
+        let known: Vec<&str> = self.registrations.iter().map(|one| one.name.as_str()).collect();
+        let found = self.registrations.iter().find(|one| one.name.as_str() == name);
+        found
+            .with_context(|| format!("there is no consumer {name}: there are {}", known.join(", ")))
     }
-}
 
-async fn open(ground: &Ground, name: &str) -> anyhow::Result<Arc<dyn AnyRunner>> {
-    let opened = find(name)?.open(ground).await;
-    opened.with_context(|| format!("cannot open the consumer {name}"))
-}
+    async fn open(&self, name: &str) -> anyhow::Result<Arc<dyn AnyRunner>> {
+        let opened = self.find(name)?.open(&self.ground).await;
+        opened.with_context(|| format!("cannot open the consumer {name}"))
+    }
 
-async fn status(
-    opened: &Opened,
-    ground: &Ground,
-    name: Option<&str>,
-    as_json: bool,
-    out: &mut Output,
-) -> anyhow::Result<()> {
-    let registrations = match name {
-        Some(name) => vec![find(name)?],
-        None => registered(),
-    };
-    for registration in registrations {
-        let runner = open(ground, registration.name.as_str()).await?;
-        let report = runner.report((opened.clock)()).await?;
-        match as_json {
-            true => out.json(&to_json(&report))?,
-            false => to_lines(&report).iter().try_for_each(|line| out.line(line))?,
+    /// Without making anything: none if it has not been run.
+    async fn look(&self, name: &str) -> anyhow::Result<Option<Arc<dyn AnyRunner>>> {
+        let looked = self.find(name)?.look(&self.ground).await;
+        looked.with_context(|| format!("cannot look at the consumer {name}"))
+    }
+
+    async fn status(
+        &self,
+        name: Option<&str>,
+        as_json: bool,
+        out: &mut Output,
+    ) -> anyhow::Result<()> {
+        let all = self.registrations.iter().map(|one| one.name.as_str());
+        for name in name.map_or_else(|| all.collect(), |name| vec![name]) {
+            let Some(runner) = self.look(name).await? else {
+                match as_json {
+                    true => out.json(&json!({ "consumer": name, "generations": [] }))?,
+                    false => out.line(&format!("{name}: no node has run it yet"))?,
+                }
+                continue;
+            };
+            let report = runner.report((self.opened.clock)()).await?;
+            match as_json {
+                true => out.json(&to_json(&report))?,
+                false => to_lines(&report).iter().try_for_each(|line| out.line(line))?,
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn to_json(report: &Report) -> Value {
@@ -132,6 +153,10 @@ fn to_lines(report: &Report) -> Vec<String> {
             (None, Some(error), ..) => error.to_string(),
             (None, None, false, _) => "nobody works on it: no node runs".to_owned(),
             (None, None, true, Some(scan)) => format!("reads the state: {scan} of {}", state.start),
+            (None, None, true, None) if state.version != report.version => {
+                "stands still until one of the version of this program, or of its kinds, takes over"
+                    .to_owned()
+            }
             (None, None, true, None) => "follows the feed".to_owned(),
         };
         lines.push(format!(
@@ -149,43 +174,74 @@ fn to_lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Builds a new generation, or helps a node that does, until it has taken over.
-async fn rebuild(opened: &Opened, ground: &Ground, args: &RebuildArgs) -> anyhow::Result<Exit> {
-    let runner = open(ground, &args.name).await?;
-    if args.cancel {
-        let generation = runner.cancel_rebuild().await?;
-        eprintln!("generation {generation} of {} is given up", args.name);
-        return Ok(Exit::Done);
-    }
-    if args.accept {
-        let generation = runner.accept_rebuild().await?;
-        eprintln!("generation {generation} of {} is read from now on", args.name);
-        return Ok(Exit::Done);
-    }
-    let mut interrupts = Interrupts::listen()?;
-    let generation = runner.begin_rebuild().await?;
-    let Some(generation) = generation else {
-        bail!(
-            "a generation of {name} is being built already: consumer status {name}, or rebuild {name} --cancel",
-            name = args.name
-        );
-    };
-    let stop = CancellationToken::new();
-    let working = {
-        let (runner, stop) = (Arc::clone(&runner), stop.clone());
-        tokio::spawn(async move { runner.run(stop).await })
-    };
-    let built = tokio::select! {
-        built = watch(&*runner, opened, generation) => built,
-        signal = interrupts.next() => {
-            eprintln!("{signal}: generation {generation} is given up");
-            runner.cancel_rebuild().await?;
-            Ok(Exit::Interrupted)
+impl Operator {
+    /// Builds a new generation, or helps a node that does, until it has taken over.
+    async fn rebuild(&self, args: &RebuildArgs) -> anyhow::Result<Exit> {
+        let runner = self.open(&args.name).await?;
+        if args.cancel {
+            let generation = runner.cancel_rebuild().await?;
+            eprintln!("generation {generation} of {} is given up", args.name);
+            return Ok(Exit::Done);
         }
-    };
-    stop.cancel();
-    working.await.context("the rebuild panicked")?;
-    built
+        if args.accept {
+            let generation = runner.accept_rebuild().await?;
+            eprintln!("generation {generation} of {} is read from now on", args.name);
+            return Ok(Exit::Done);
+        }
+        let mut interrupts = Interrupts::listen()?;
+        let generation = runner.begin_rebuild().await?;
+        let Some(generation) = generation else {
+            bail!(
+                "a generation of {name} is being built already: consumer status {name}, or rebuild {name} --cancel",
+                name = args.name
+            );
+        };
+        let stop = CancellationToken::new();
+        let working = {
+            let (runner, stop) = (Arc::clone(&runner), stop.clone());
+            tokio::spawn(async move { runner.run(stop).await })
+        };
+        let built = tokio::select! {
+            built = watch(&*runner, &self.opened, generation) => built,
+            signal = interrupts.next() => {
+                eprintln!("{signal}: generation {generation} is given up");
+                runner.cancel_rebuild().await?;
+                Ok(Exit::Interrupted)
+            }
+        };
+        stop.cancel();
+        working.await.context("the rebuild panicked")?;
+        built
+    }
+
+    async fn parked(&self, command: ParkedCommand, out: &mut Output) -> anyhow::Result<()> {
+        match command {
+            ParkedCommand::List { name, json } => {
+                let Some(runner) = self.look(&name).await? else { return Ok(()) };
+                for row in runner.parked(PARKED_ROWS_MAX).await? {
+                    match json {
+                        true => out.json(&parked_json(&row))?,
+                        false => out.line(&parked_line(&row))?,
+                    }
+                }
+            }
+            ParkedCommand::Retry { name, rows } => {
+                let runner = self.open(&name).await?;
+                for row in chosen(&*runner, &rows.seqs()).await? {
+                    runner.retry_parked(&row).await?;
+                    eprintln!("row {} is in", row.seq);
+                }
+            }
+            ParkedCommand::Discard { name, rows } => {
+                let runner = self.open(&name).await?;
+                for row in chosen(&*runner, &rows.seqs()).await? {
+                    runner.discard_parked(&row).await?;
+                    eprintln!("row {} is discarded", row.seq);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Shows how far a rebuild is until it is over.
@@ -218,34 +274,6 @@ async fn watch(
         bar.set_message(what);
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
-}
-
-async fn parked(ground: &Ground, command: ParkedCommand, out: &mut Output) -> anyhow::Result<()> {
-    match command {
-        ParkedCommand::List { name, json } => {
-            for row in open(ground, &name).await?.parked(PARKED_ROWS_MAX).await? {
-                match json {
-                    true => out.json(&parked_json(&row))?,
-                    false => out.line(&parked_line(&row))?,
-                }
-            }
-        }
-        ParkedCommand::Retry { name, rows } => {
-            let runner = open(ground, &name).await?;
-            for row in chosen(&*runner, &rows.seqs()).await? {
-                runner.retry_parked(&row).await?;
-                eprintln!("row {} is in", row.seq);
-            }
-        }
-        ParkedCommand::Discard { name, rows } => {
-            let runner = open(ground, &name).await?;
-            for row in chosen(&*runner, &rows.seqs()).await? {
-                runner.discard_parked(&row).await?;
-                eprintln!("row {} is discarded", row.seq);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The parked rows of these numbers, or all of them.

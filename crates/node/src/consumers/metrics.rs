@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kukuri_core::UnixMillis;
 use kukuri_feed::{Report, Wish};
+use kukuri_index::Index;
 use tokio::time::timeout;
 
 use super::Opened;
@@ -70,6 +71,13 @@ pub async fn write(out: &mut String, opened: &Opened, now: UnixMillis) {
     for (name, sort, help, number) in NUMBERS {
         let numbers = reports.iter().filter_map(|report| Some((report.name, number(report)?)));
         lines(out, (name, sort, help), numbers);
+    }
+    let index = reports.iter().find(|report| report.name == Index::NAME);
+    if let Some(active) = index.and_then(Report::active) {
+        let seconds = active.lag_ms as f64 / 1000.0;
+        let help = "How long the first feed row has waited that the search does not know.";
+        let name = "kukuri_index_lag_seconds";
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {seconds}");
     }
 }
 

@@ -1,4 +1,13 @@
-use crate::site::{Site, notes};
+//! What an operator sees of consumers and can do about them, beside a running node.
+
+use kukuri_store::conformance::signing::{Author, Draft};
+use kukuri_testkit::condition::wait_for;
+use kukuri_testkit::process::Process;
+use serde_json::{Value, json};
+
+use crate::running::{Running, patient};
+use crate::search::{Asker, TOPIC, note, words};
+use crate::site::{LIMIT, Site, ended, notes, system_time, text};
 
 pub fn an_unknown_consumer_is_an_error(site: &Site) {
     site.run(&["consumer", "list"]).code(1).says("no store");
@@ -22,4 +31,159 @@ pub fn an_unknown_consumer_is_an_error(site: &Site) {
     site.run(&["consumer", "replay", "nobody", "--from", "0"]).code(2);
     site.run(&["consumer", "parked", "discard", "nobody"]).code(2);
     site.run(&["consumer", "rebuild", "nobody", "--accept", "--cancel"]).code(2);
+}
+
+/// What `consumer status --json` says of the search.
+fn status(site: &Site) -> Value {
+    ended(&mut site.command_now(&["consumer", "status", "search", "--json"])).ok().json().remove(0)
+}
+
+fn operate(site: &Site, args: &[&str]) {
+    ended(&mut site.command_now(&[&["consumer"], args].concat())).ok();
+}
+
+/// Whether the search has tables.
+fn is_made(site: &Site) -> bool {
+    let schemas = site.ask("SELECT count(*) FROM pg_namespace WHERE nspname = 'cn_search'");
+    schemas.map_or_else(|| site.path("data").join("search.db").exists(), |count| count > 0)
+}
+
+/// How many consumers the view of the server shows at a place that they can have come to; one where there
+/// is no server.
+fn shown(site: &Site) -> i64 {
+    let sql = "SELECT count(*) FROM cn_relay.consumer_offsets
+        WHERE consumer = 'search' AND last_seq > 0 AND updated_at > 0";
+    site.ask(sql).unwrap_or(1)
+}
+
+pub fn looking_at_consumers_makes_nothing(site: &Site) {
+    site.import(&notes(1)).ok();
+    for args in [&["list"][..], &["status"], &["status", "search"], &["parked", "list", "search"]] {
+        operate(site, args);
+    }
+    assert_eq!(status(site)["generations"], json!([]));
+    let told = ended(&mut site.command_now(&["consumer", "status"])).ok().stdout;
+    assert_eq!(told, "search: no node has run it yet\n");
+    assert!(!is_made(site));
+    assert_eq!(site.ask("SELECT count(*) FROM cn_relay.consumer_offsets").unwrap_or(0), 0);
+    let running = Running::start(site, &[]);
+    wait_for("the index", LIMIT, || (status(site)["generations"] != json!([])).then_some(()))
+        .unwrap();
+    assert!(is_made(site));
+    wait_for("the offset is shown", LIMIT, || (shown(site) == 1).then_some(())).unwrap();
+    running.end();
+}
+
+pub fn search_is_paused_and_goes_on(site: &Site) {
+    let running = Running::spawn(patient(site).env("KUKURI_SEARCH_STALE_SECONDS", "1"));
+    let mut asker = Asker::connect(&running);
+    asker.publish(note("梅 before"));
+    running.finds("梅", &["梅 before"]);
+    assert!(running.page(TOPIC, "梅", "").1.get("index_lag_seconds").is_none());
+
+    operate(site, &["pause", "search"]);
+    asker.publish(note("梅 meanwhile"));
+    let page = wait_for("the answer says how old it is", LIMIT, || {
+        let (status, page) = running.page(TOPIC, "梅", "");
+        assert_eq!(status, 200, "{page}");
+        page.get("index_lag_seconds").is_some().then_some(page)
+    });
+    let page = page.unwrap();
+    assert!(page["index_lag_seconds"].as_u64().unwrap() >= 1, "{page}");
+    assert_eq!(page["items"].as_array().unwrap().len(), 1);
+    assert_eq!(asker.search(words("梅")), Ok(vec!["梅 before".to_owned()]));
+    assert!(asker.notices[0].starts_with("search: index_lag_seconds "), "{:?}", asker.notices);
+    assert!(running.metric("kukuri_index_lag_seconds").unwrap() >= 1.0);
+    assert_eq!(running.metric("kukuri_consumer_paused"), Some(1.0));
+    assert_eq!(status(site)["paused"], true);
+
+    operate(site, &["resume", "search"]);
+    asker.finds(&words("meanwhile"), &["梅 meanwhile"]);
+    running.finds("meanwhile", &["梅 meanwhile"]);
+    assert!(running.page(TOPIC, "梅", "").1.get("index_lag_seconds").is_none());
+    running.end();
+}
+
+pub fn search_reads_the_feed_again(site: &Site) {
+    let running = Running::spawn(&mut patient(site));
+    let mut asker = Asker::connect(&running);
+    asker.publish(note("松 one"));
+    let gone = asker.publish(note("松 two"));
+    asker.publish(Draft::new(5, system_time()).tag("e", gone.id().to_hex()));
+    let active = || {
+        let status = status(site);
+        let generations = status["generations"].as_array().unwrap().clone();
+        let active = generations.into_iter().find(|one| one["role"] == "active")?;
+        (active["last_seq"] == status["head"]).then_some(active)
+    };
+    let before = wait_for("the index", LIMIT, active).unwrap();
+    running.finds("松", &["松 one"]);
+    let refused = ["consumer", "replay", "search", "--from", "1000"];
+    ended(&mut site.command_now(&refused)).code(1);
+    operate(site, &["replay", "search", "--from", "1"]);
+    let after = wait_for("the index again", LIMIT, active).unwrap();
+    running.finds("松", &["松 one"]);
+    assert_eq!(after["generation"], before["generation"]);
+    assert_eq!(after["parked"], 0);
+    running.end();
+}
+
+/// Whoever asks while a new generation is built, compared and put in place of the old one is answered.
+pub fn a_rebuild_beside_ingest_fails_no_question(site: &Site) {
+    const NOTES: i64 = 5000;
+    let draft = |nth: i64| note(&format!("竹 {nth}")).tag("t", TOPIC);
+    let lines: Vec<String> = (0..NOTES).map(|nth| Author::numbered(2).sign(&draft(nth))).collect();
+    let file = site.file("many.jsonl", &lines);
+    ended(&mut site.command_now(&["import", text(&file)])).ok();
+    let running = Running::spawn(&mut patient(site));
+    let mut asker = Asker::connect(&running);
+    asker.publish(note("first of all"));
+    running.finds("first of", &["first of all"]);
+
+    let mut rebuild = Process::spawn(&mut site.command_now(&["consumer", "rebuild", "search"]));
+    let rebuild = rebuild.as_mut().unwrap();
+    let (mut published, mut asked_meanwhile) = (0, 0);
+    while rebuild.running().unwrap() {
+        asker.publish(note(&format!("live {published}")));
+        published += 1;
+        let building = running.metric("kukuri_consumer_building") == Some(1.0);
+        let (status, answer) = running.page(TOPIC, "first of", "");
+        assert_eq!((status, answer["items"].as_array().map(Vec::len)), (200, Some(1)), "{answer}");
+        assert_eq!(asker.search(words("first of")), Ok(vec!["first of all".to_owned()]));
+        asked_meanwhile += u32::from(building);
+    }
+    assert_eq!(rebuild.wait(LIMIT).unwrap().code(), Some(0), "{}", rebuild.stderr());
+    assert!(asked_meanwhile > 0, "nothing was asked while the generation was built");
+    eprintln!("{published} published, {asked_meanwhile} rounds asked while it was built");
+    let last = format!("live {}", published - 1);
+    running.finds(&format!("\"{last}\""), &[&last]);
+    let (_, page) = running.page(TOPIC, "live", "&limit=50");
+    assert_eq!(page["items"].as_array().unwrap().len(), published.min(50));
+    let status = status(site);
+    let generations = status["generations"].as_array().unwrap();
+    let active = generations.iter().find(|one| one["role"] == "active").unwrap();
+    assert_eq!(active["generation"], 2, "{status}");
+    running.end();
+}
+
+/// Naming other kinds leads to another index by itself, and naming what is never searched is an error.
+pub fn other_kinds_make_another_index(site: &Site) {
+    for kinds in ["1,4", "20000", "", "1,x"] {
+        let mut command = site.command_now(&["config"]);
+        ended(command.env("KUKURI_SEARCH_KINDS", kinds)).code(2).says("KUKURI_SEARCH_KINDS");
+    }
+    let running = Running::spawn(patient(site).env("KUKURI_SEARCH_KINDS", "1, 1111"));
+    let mut asker = Asker::connect(&running);
+    asker.publish(Draft::new(30_023, system_time()).tag("d", "a").content("桜 article"));
+    asker.publish(note("桜 note"));
+    running.finds("桜", &["桜 note"]);
+    running.end();
+
+    let running = Running::spawn(&mut patient(site));
+    running.finds("article", &["桜 article"]);
+    running.finds("note", &["桜 note"]);
+    let versions: Vec<Value> = status(site)["generations"].as_array().unwrap().clone();
+    let active = versions.iter().find(|one| one["role"] == "active").unwrap();
+    assert_eq!((&active["generation"], &active["version"]), (&json!(2), &json!(1)));
+    running.end();
 }

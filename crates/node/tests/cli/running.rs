@@ -7,6 +7,8 @@ use std::process::Command;
 use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::process::Process;
 
+use serde_json::Value;
+
 use crate::site::{LIMIT, Site};
 
 /// A running node, and where clients and the operator find it.
@@ -14,6 +16,15 @@ pub struct Running {
     pub node: Process,
     pub url: String,
     pub admin: String,
+}
+
+/// The command of a node that is asked and told as often as a test likes.
+pub fn patient(site: &Site) -> Command {
+    let mut command = site.command_now(&["run"]);
+    for of in ["REQUESTS_PER_IP", "EVENTS_PER_IP", "EVENTS_PER_PUBKEY"] {
+        command.env(format!("KUKURI_LIMITS_{of}_PER_MINUTE"), "0");
+    }
+    command
 }
 
 impl Running {
@@ -53,6 +64,20 @@ impl Running {
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.to_owned(), body.to_owned())
+    }
+
+    /// What is answered over HTTP where clients connect: the status, and the body as JSON.
+    pub fn api(&self, path: &str) -> (u16, Value) {
+        let (head, body) = Self::get(&self.url["ws://".len()..], path, "*/*");
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
+    /// The value of a metric.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let (_, body) = Self::get(&self.admin, "/metrics", "*/*");
+        let line = body.lines().find(|line| line.split([' ', '{']).next() == Some(name))?;
+        line.rsplit(' ').next().unwrap().parse().ok()
     }
 
     /// The document that the relay has of itself.

@@ -12,40 +12,53 @@ use tokio_tungstenite::tungstenite::{WebSocket, connect};
 use crate::running::Running;
 use crate::site::{LIMIT, Site, system_time};
 
-const TOPIC: &str = "kukuri:global";
+pub const TOPIC: &str = "kukuri:global";
 
-struct Asker(WebSocket<MaybeTlsStream<TcpStream>>);
+pub struct Asker {
+    socket: WebSocket<MaybeTlsStream<TcpStream>>,
+    /// What the node has said beside its answers.
+    pub notices: Vec<String>,
+}
 
 impl Asker {
-    fn publish(&mut self, draft: Draft) -> Event {
+    pub fn connect(running: &Running) -> Self {
+        Self { socket: connect(&running.url).unwrap().0, notices: Vec::new() }
+    }
+
+    pub fn publish(&mut self, draft: Draft) -> Event {
         let event = Author::numbered(1).sign(&draft.tag("t", TOPIC));
-        self.0.send(format!("[\"EVENT\",{event}]").into()).unwrap();
+        self.socket.send(format!("[\"EVENT\",{event}]").into()).unwrap();
         let answer = self.next();
         assert_eq!((&answer[0], &answer[2]), (&json!("OK"), &json!(true)), "{answer}");
         Event::parse(&event).unwrap()
     }
 
     fn next(&mut self) -> Value {
-        serde_json::from_str(self.0.read().unwrap().to_text().unwrap()).unwrap()
+        serde_json::from_str(self.socket.read().unwrap().to_text().unwrap()).unwrap()
     }
 
-    /// What is found, in its order, or why nothing is looked for.
-    fn search(&mut self, filter: Value) -> Result<Vec<String>, String> {
-        self.0.send(json!(["REQ", "s", filter]).to_string().into()).unwrap();
+    /// The contents of what is found, in its order, or why nothing is looked for.
+    pub fn search(&mut self, filter: Value) -> Result<Vec<String>, String> {
+        let events = self.events(filter)?;
+        Ok(events.iter().map(|event| event["content"].as_str().unwrap().to_owned()).collect())
+    }
+
+    pub fn events(&mut self, filter: Value) -> Result<Vec<Value>, String> {
+        self.socket.send(json!(["REQ", "s", filter]).to_string().into()).unwrap();
         let mut found = Vec::new();
         loop {
             let message = self.next();
             match message[0].as_str().unwrap() {
-                "EVENT" => found.push(message[2]["content"].as_str().unwrap().to_owned()),
+                "EVENT" => found.push(message[2].clone()),
                 "EOSE" => return Ok(found),
                 "CLOSED" => return Err(message[2].as_str().unwrap().to_owned()),
-                _ => {}
+                _ => self.notices.push(message[1].as_str().unwrap().to_owned()),
             }
         }
     }
 
     /// Waits until exactly this is found.
-    fn finds(&mut self, filter: &Value, expected: &[&str]) {
+    pub fn finds(&mut self, filter: &Value, expected: &[&str]) {
         let what = format!("{filter} finds {expected:?}");
         let found = || {
             let found = self.search(filter.clone());
@@ -55,14 +68,17 @@ impl Asker {
     }
 }
 
-fn words(text: &str) -> Value {
+pub fn note(content: &str) -> Draft {
+    Draft::new(1, system_time()).content(content)
+}
+
+pub fn words(text: &str) -> Value {
     json!({"#t": [TOPIC], "search": text})
 }
 
 pub fn what_is_published_is_found_by_its_words(site: &Site) {
     let running = Running::start(site, &[]);
-    let mut asker = Asker(connect(&running.url).unwrap().0);
-    let note = |content: &str| Draft::new(1, system_time()).content(content);
+    let mut asker = Asker::connect(&running);
     asker.publish(note("東京タワーに登った"));
     let second = asker.publish(note("東京は雨。東京駅で待つ"));
     asker.publish(note("Bitcoin と Rust の話"));

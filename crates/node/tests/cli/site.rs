@@ -110,6 +110,11 @@ impl Site {
         if self.database.is_some() { "check --database;" } else { "check --data;" }
     }
 
+    /// What a statement answers with, where there is a server to ask.
+    pub fn ask(&self, sql: &str) -> Option<i64> {
+        self.database.as_deref().map(|url| ask(url, sql))
+    }
+
     /// Whether the store lies on a disk that the program looks at.
     pub fn has_own_disk(&self) -> bool {
         self.database.is_none()

@@ -6,6 +6,7 @@ use kukuri_core::Change;
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::{Arguments, AssertSqlSafe, Encode, Postgres, Row, Type, query_with};
 
+use super::Fence;
 use crate::error::Fault;
 
 /// Changes that are made at once, with the commit: a round trip costs as much as several events. They
@@ -13,7 +14,14 @@ use crate::error::Fault;
 #[derive(Default)]
 pub(crate) struct Bulk {
     parts: Vec<Part>,
+    conditions: Vec<Condition>,
     arguments: PgArguments,
+}
+
+/// What keeps all of it from being done.
+struct Condition {
+    sql: &'static str,
+    arguments_before: usize,
 }
 
 struct Part {
@@ -35,6 +43,15 @@ impl Bulk {
         self.part(sql, rows, Some(rows))
     }
 
+    /// Nothing is done if there is a row of this; no rows to look for are no condition.
+    pub fn unless(&mut self, sql: &'static str, rows: usize) -> Columns<'_> {
+        if rows == 0 {
+            return Columns { arguments: None };
+        }
+        self.conditions.push(Condition { sql, arguments_before: self.arguments.len() });
+        Columns { arguments: Some(&mut self.arguments) }
+    }
+
     fn part(&mut self, sql: &'static str, rows: usize, changed: Option<usize>) -> Columns<'_> {
         if rows == 0 {
             return Columns { arguments: None };
@@ -43,13 +60,19 @@ impl Bulk {
         Columns { arguments: Some(&mut self.arguments) }
     }
 
-    /// Makes all the changes if no batch was committed since `revision` was read, and none otherwise.
-    /// Batches of one sort share the text of the statement, and so its plan.
-    pub async fn run(mut self, connection: &mut PgConnection, revision: i64) -> Result<(), Fault> {
+    /// Makes all the changes if the fence and the conditions hold, and none otherwise. Batches of one sort
+    /// share the text of the statement, and so its plan.
+    pub async fn run(
+        mut self,
+        connection: &mut PgConnection,
+        fence: Fence<'_>,
+    ) -> Result<(), Fault> {
         let sql = self.sql();
         let expected = self.parts.iter().filter_map(|part| part.changed);
         let expected: Vec<i64> = expected.map(|rows| rows.try_into().unwrap_or(i64::MAX)).collect();
-        let added = self.arguments.add(revision).and_then(|()| self.arguments.add(expected));
+        let mut added = self.arguments.add(fence.revision);
+        added = added.and_then(|()| self.arguments.add(fence.epoch.0));
+        added = added.and_then(|()| self.arguments.add(expected));
         added.expect("numbers can be encoded");
         let written = query_with(AssertSqlSafe(sql), self.arguments).fetch_one(connection).await;
         match written.map_err(|error| missing_rows(error, &self.parts))?.try_get(0)? {
@@ -62,12 +85,18 @@ impl Bulk {
     /// the other waits for. The server itself compares how many rows were changed, because with the end
     /// of the statement they are committed: a text that is no number is how plain SQL says stop.
     fn sql(&self) -> String {
-        let (revision, expected) = (self.arguments.len() + 1, self.arguments.len() + 2);
+        let [revision, epoch, expected] = [1, 2, 3].map(|nth| self.arguments.len() + nth);
         let mut sql = format!(
             "WITH fence AS (UPDATE lane SET revision = revision + 1
                 WHERE one AND revision = ${revision}
-                RETURNING 1)"
+                AND EXISTS (SELECT FROM feed_meta WHERE epoch = ${epoch})"
         );
+        for condition in &self.conditions {
+            sql.push_str(" AND NOT EXISTS (");
+            push_renumbered(&mut sql, condition.sql, condition.arguments_before);
+            sql.push(')');
+        }
+        sql.push_str(" RETURNING 1)");
         let mut counts = Vec::new();
         for (nth, part) in self.parts.iter().enumerate() {
             let _ = write!(sql, ", part_{nth} AS (");

@@ -119,7 +119,10 @@ async fn a_schema_that_was_changed_is_noticed() {
     let cluster = rig::cluster();
     let (store, name) = store(&cluster).await;
     publish(&store, &notes(1, 3)).await.unwrap();
-    cluster.sql(&name, "INSERT INTO cn_relay.schema_version VALUES (999)").unwrap();
+    // Every migration counts as a batch, so that nobody goes on by what it knew before.
+    let migration = "SET search_path = cn_relay; INSERT INTO schema_version VALUES (999);
+        UPDATE lane SET revision = revision + 1";
+    cluster.sql(&name, migration).unwrap();
     let failed = publish(&store, &[note(2, 1)]).await;
     let told = "another program has changed the schema cn_relay to version 999";
     assert!(matches!(&failed, Err(StoreError::Corrupt(why)) if why.contains(told)), "{failed:?}");
