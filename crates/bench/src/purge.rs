@@ -30,6 +30,12 @@ pub struct PurgeArgs {
     /// Events that are published in one measurement; there are as many of these as the purge lasts for.
     #[arg(long, default_value_t = 100_000)]
     window: usize,
+    /// At most so many measurements beside the purge, which then ends before its end.
+    #[arg(long, default_value_t = usize::MAX)]
+    windows: usize,
+    /// Waits for a line on stdin once the aged events are there, so that the machine can be made quiet.
+    #[arg(long)]
+    pause: bool,
 }
 
 const TOPICS: usize = 50;
@@ -74,6 +80,10 @@ async fn measure(home: &Home<'_>, args: &PurgeArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     fill(home, &aged, at)?;
     eprintln!("{}: {} aged events, made in {:.0?}", home.name, args.events, start.elapsed());
+    if args.pause {
+        eprintln!("{}: filled; a line on stdin begins the measurement", home.name);
+        std::io::stdin().read_line(&mut String::new())?;
+    }
     let without = async || {
         let running = home.start(topics.clone(), &[KEEPS_ALL])?;
         // What is left to tidy up after a purge would count as none.
@@ -125,6 +135,9 @@ async fn beside(running: &Running, args: &PurgeArgs) -> anyhow::Result<Vec<Windo
         }
         ensure!(window.left > 0, "nothing leaves: {}", running.stderr());
         windows.push(window);
+        if windows.len() >= args.windows {
+            break;
+        }
     }
     ensure!(!windows.is_empty(), "the purge was over too soon: give it more events");
     Ok(windows)

@@ -7,6 +7,7 @@
 //! what each waiter is told once the decision is durable.
 
 pub mod admission;
+mod belief;
 mod command;
 mod decide;
 mod decision;
@@ -25,6 +26,7 @@ mod version;
 mod view;
 
 pub use admission::Admitted;
+pub use belief::{ABSENCE_MAX, AHEAD_MAX, Belief, Passed, Witness, believe};
 pub use command::{Act, Command, Sighting, UnlinkReason};
 pub use decide::{Known, decide, known};
 pub use decision::{Change, Decision, Duplicate, Outcome, Removed, WriteSet};

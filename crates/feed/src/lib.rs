@@ -28,8 +28,8 @@ pub use kukuri_store::FeedError;
 pub use lag::lag;
 pub use ledger::{Active, GenerationState, Parked, Role, Wish};
 pub use runner::{
-    AnyRunner, GenerationReport, OnLoss, OperateError, Probe, Report, Runner, RunnerConfig,
-    RunnerError, Step, Wakeup,
+    AnyRunner, GenerationReport, Obstacle, OnLoss, OperateError, Probe, Report, Runner,
+    RunnerConfig, RunnerError, Step, Wakeup,
 };
 pub use tail::{POLL_INTERVAL, Tail};
 pub use update::{Update, What};

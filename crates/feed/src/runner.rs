@@ -24,7 +24,7 @@ use crate::ledger::{Ledger, Role, View};
 use crate::{Consumer, ConsumerName, DeskError, Generation, Home};
 pub use any::AnyRunner;
 use chunk::last_row;
-pub use config::{OnLoss, Probe, RunnerConfig, Step, Wakeup};
+pub use config::{Obstacle, OnLoss, Probe, RunnerConfig, Step, Wakeup};
 pub use operate::OperateError;
 pub use survey::{GenerationReport, Report};
 use worker::Worker;

@@ -151,6 +151,11 @@ async fn upkeep(out: &mut Metrics, node: &Node) {
         upkept.removed_links,
     );
     out.counter("upkeep_forgotten", "Ids and deletions forgotten.", upkept.forgotten);
+    out.gauge(
+        "upkeep_clock_ahead_seconds",
+        "How much further ahead the clock is than can be; upkeep waits meanwhile.",
+        upkept.clock_ahead.as_secs(),
+    );
     out.gauge("upkeep_holds", "Whether this process does upkeep.", u8::from(upkept.holds));
     // What cannot be read now is left out, as a gap in the curve.
     if let Ok(Ok(state)) = timeout(STORE_WAIT_MAX, node_state(&*node.store)).await {

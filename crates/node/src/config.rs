@@ -65,6 +65,16 @@ pub struct RetentionSection {
     pub history_days: u32,
     pub deletion_days: u32,
     pub feed_days: u32,
+    pub clock: ClockTrust,
+}
+
+/// Whether what cannot be undone is done by a clock that is further ahead than can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockTrust {
+    #[default]
+    Doubt,
+    Believe,
 }
 
 /// How much is kept.
@@ -158,7 +168,13 @@ impl Default for Config {
 impl Default for RetentionSection {
     fn default() -> Self {
         let Retention { regular_days, history_days, deletion_days } = Retention::STANDARD;
-        Self { regular_days, history_days, deletion_days, feed_days: Keeping::STANDARD.feed_days }
+        Self {
+            regular_days,
+            history_days,
+            deletion_days,
+            feed_days: Keeping::STANDARD.feed_days,
+            clock: ClockTrust::Doubt,
+        }
     }
 }
 
@@ -192,7 +208,7 @@ impl SearchSection {
 
 impl Config {
     pub fn upkeep(&self) -> UpkeepSettings {
-        let RetentionSection { regular_days, history_days, deletion_days, feed_days } =
+        let RetentionSection { regular_days, history_days, deletion_days, feed_days, .. } =
             self.retention;
         let CapacitySection { max_events, max_bytes, on_full, soft_percent, disk_reserve_mib } =
             self.capacity;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kukuri_core::{Act, Seq, TopicId};
+use kukuri_feed::RunnerConfig;
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_store::backup::{Backup, Manifest, Monitor};
 use kukuri_store::{Clock, Store};
@@ -14,7 +15,7 @@ use kukuri_store_sqlite::{SqliteStore, Sync};
 
 use crate::cli::Common;
 use crate::clock::{clock, new_epoch};
-use crate::upkeep::{Disk, Lookout};
+use crate::upkeep::{Disk, Lookout, obstacle};
 
 /// Tests that are not about durability set this: commits do not wait for the disk then, and a
 /// PostgreSQL that runs with `fsync=off` is accepted.
@@ -53,6 +54,12 @@ impl Opened {
     /// The disk of a store that shares one of this machine's.
     pub fn disk(&self) -> Option<Disk> {
         self.directory.as_deref().map(Disk::of)
+    }
+
+    /// How consumers of the feed are run, whose tables lie beside the events.
+    pub fn runner_config(&self, disk_reserve_bytes: u64) -> RunnerConfig {
+        let obstacle = self.disk().map(|disk| obstacle(disk, disk_reserve_bytes));
+        RunnerConfig { obstacle, ..RunnerConfig::standard() }
     }
 
     pub fn lane_with(&self, config: LaneConfig) -> Lane {

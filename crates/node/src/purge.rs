@@ -16,7 +16,7 @@ use crate::open::{DRAIN_WAIT_MAX, Opened, open_existing};
 use crate::progress;
 use crate::signal::Interrupts;
 use crate::topic::{find, label};
-use crate::upkeep::{Pace, Sweep, Target, UpkeepSettings};
+use crate::upkeep::{Aging, Pace, Sweep, UpkeepSettings, cutoffs_before};
 use foretell::Foresight;
 
 pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::Result<Exit> {
@@ -28,12 +28,12 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
         Some(topic) => find(&*opened.store, topic, &common.network).await?,
         None => opened.store.topics().await.context("cannot read the topics")?,
     };
-    let targets = match before {
+    let looks = match before {
         Some(before) => of_time(&topics, before),
         None => planned(&*opened.store, config.upkeep(), &topics, now).await?,
     };
     if args.dry_run {
-        foretell(&*opened.store, &topics, &targets).await?;
+        foretell(&*opened.store, &topics, &looks).await?;
         return Ok(Exit::Done);
     }
     let lane = opened.lane();
@@ -41,8 +41,9 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
     lookout.look().await.context("cannot look after the disk")?;
     let bar = progress::spinner();
     let mut total = Removed::default();
+    let plan = Plan { looks, before, now };
     let swept = tokio::select! {
-        swept = sweep(&opened, &lane, &targets, now, &bar, &mut total) => Some(swept),
+        swept = sweep(&opened, &lane, plan, &bar, &mut total) => Some(swept),
         _ = interrupts.next() => None,
     };
     bar.finish_and_clear();
@@ -74,12 +75,12 @@ fn told(usage: Usage) -> String {
 }
 
 /// What was taken in before a time, in each of the topics.
-fn of_time(topics: &[(NodeTopic, Usage)], before: UnixMillis) -> Vec<Target> {
-    let target = |(topic, _): &(NodeTopic, Usage)| {
-        let topic = topic.topic_id.clone();
-        Target::Before { topic, before }
+fn of_time(topics: &[(NodeTopic, Usage)], before: UnixMillis) -> Vec<Look> {
+    let look = |(topic, _): &(NodeTopic, Usage)| Look::Aged {
+        topic: topic.topic_id.clone(),
+        cutoffs: cutoffs_before(before),
     };
-    topics.iter().map(target).collect()
+    topics.iter().map(look).collect()
 }
 
 /// What the policies in force let go of. Memories and the feed are left to the running node, which knows
@@ -89,7 +90,7 @@ async fn planned(
     settings: UpkeepSettings,
     topics: &[(NodeTopic, Usage)],
     now: UnixMillis,
-) -> anyhow::Result<Vec<Target>> {
+) -> anyhow::Result<Vec<Look>> {
     let node = node_state(store).await.context("cannot read what the node holds")?;
     if node.allowance.retention != settings.retention {
         bail!(
@@ -100,7 +101,7 @@ async fn planned(
         );
     }
     let looks = plan(Stats { topics, node: &node }, settings.keeping, now).into_iter();
-    Ok(looks.filter(|look| topic_of(look).is_some()).map(Target::Planned).collect())
+    Ok(looks.filter(|look| topic_of(look).is_some()).collect())
 }
 
 fn topic_of(look: &Look) -> Option<&TopicId> {
@@ -110,22 +111,35 @@ fn topic_of(look: &Look) -> Option<&TopicId> {
     }
 }
 
+/// What is to leave.
+struct Plan {
+    looks: Vec<Look>,
+    /// What was taken in before this leaves whatever its topics keep.
+    before: Option<UnixMillis>,
+    now: UnixMillis,
+}
+
 async fn sweep(
     opened: &Opened,
     lane: &Lane,
-    targets: &[Target],
-    now: UnixMillis,
+    plan: Plan,
     bar: &ProgressBar,
     total: &mut Removed,
 ) -> anyhow::Result<()> {
     let store = &*opened.store;
     let sweep = Sweep { store, lane, fence: None, pace: Pace::BESIDE_INGEST, until: None };
-    for target in targets {
-        let mut tell = |removed: Removed| {
-            total.add(removed);
-            bar.set_message(format!("{} gone", summed(*total)));
-        };
-        sweep.run(target, now, &mut tell).await?;
+    let mut tell = |removed: Removed| {
+        total.add(removed);
+        bar.set_message(format!("{} gone", summed(*total)));
+    };
+    let mut aging = match plan.before {
+        Some(before) => Aging::before(plan.looks.iter().filter_map(topic_of).cloned(), before),
+        None => Aging::planned(&plan.looks),
+    };
+    sweep.age(&mut aging, &mut tell).await?;
+    aging.into_result()?;
+    for look in plan.looks.iter().filter(|look| !matches!(look, Look::Aged { .. })) {
+        sweep.run(look, plan.now, &mut tell).await?;
     }
     bar.set_message(format!("{} gone; giving space back", summed(*total)));
     loop {
@@ -144,12 +158,12 @@ async fn sweep(
 async fn foretell(
     store: &dyn Store,
     topics: &[(NodeTopic, Usage)],
-    targets: &[Target],
+    looks: &[Look],
 ) -> anyhow::Result<()> {
     let mut foresight = Foresight::new(store, topics);
     let (mut total, mut at_least) = (Removed::default(), "");
-    for target in targets {
-        let Some(foretold) = foresight.take(target).await? else { continue };
+    for look in looks {
+        let Some(foretold) = foresight.take(look).await? else { continue };
         let Removed { events, bytes, .. } = foretold.removed;
         if foretold.at_least {
             at_least = "at least ";
@@ -158,8 +172,8 @@ async fn foretell(
             let row = topics.iter().find(|(row, _)| row.topic_id == foretold.topic);
             let name = row.map_or_else(|| foretold.topic.to_string(), |(row, _)| label(row));
             let at_least = if foretold.at_least { "at least " } else { "" };
-            let why = match target {
-                Target::Planned(Look::OldestOfTopic(_)) => ", which holds more than it may",
+            let why = match look {
+                Look::OldestOfTopic(_) => ", which holds more than it may",
                 _ => "",
             };
             eprintln!("{at_least}{} would leave {name}{why}", told(Usage { events, bytes }));

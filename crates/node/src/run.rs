@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Context;
 use kukuri_api::{Api, ApiConfig, Finder};
 use kukuri_fanout::{Fanout, FanoutConfig};
-use kukuri_feed::RunnerConfig;
 use kukuri_index::Index;
 use kukuri_lane::{Health, Lane};
 use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve_with};
@@ -18,7 +17,8 @@ use tokio::time::timeout;
 
 use crate::api::RelayHost;
 use crate::cli::Common;
-use crate::config::{Config, Layers, SearchMode, SearchSection};
+use crate::clock::steady;
+use crate::config::{ClockTrust, Config, Layers, SearchMode, SearchSection};
 use crate::consumers::{Consumers, Ground, registered};
 use crate::exit::Exit;
 use crate::open::{Opened, consumer_place, open};
@@ -56,7 +56,7 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let ground = Ground {
         store: Arc::clone(&store),
         place: consumer_place(common),
-        config: RunnerConfig::standard(),
+        config: opened.runner_config(config.upkeep().disk_reserve_bytes),
     };
     let mut wanted = registered(&config.search.kinds().expect("settings are checked"));
     let finder = finder(&opened, &ground, &config.search);
@@ -130,7 +130,11 @@ fn finder(opened: &Opened, ground: &Ground, search: &SearchSection) -> Option<Ar
 
 fn keeper(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Keeper {
     let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
-    Keeper::new(store, Arc::clone(lane), clock, config.upkeep(), opened.disk())
+    let keeper = Keeper::new(store, Arc::clone(lane), clock, config.upkeep(), opened.disk());
+    match config.retention.clock {
+        ClockTrust::Doubt => keeper.doubting(steady()),
+        ClockTrust::Believe => keeper,
+    }
 }
 
 /// Every connection is a file: as many as the system lets this process have.

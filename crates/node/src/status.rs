@@ -3,8 +3,10 @@
 use anyhow::Context;
 use indicatif::{HumanBytes, HumanDuration};
 use kukuri_core::ladder::Move;
-use kukuri_core::{FeedBounds, UnixMillis};
-use kukuri_core::{NodeState, NodeTopic, Storage, Task, Usage};
+use kukuri_core::{
+    Belief, FeedBounds, NodeState, NodeTopic, Passed, Storage, Task, UnixMillis, Usage, Witness,
+    believe,
+};
 use kukuri_store::{Extent, node_state};
 use serde_json::{Value, json};
 
@@ -13,10 +15,13 @@ use crate::exit::Exit;
 use crate::open::open_existing;
 use crate::output::Output;
 use crate::topic::{label, listed};
+use crate::upkeep::last_row_at;
 
 struct Status {
     place: String,
     now: UnixMillis,
+    /// When the last row of the feed was written.
+    last_row_at: Option<UnixMillis>,
     feed: FeedBounds,
     node: NodeState,
     topics: Vec<(NodeTopic, Usage)>,
@@ -28,6 +33,7 @@ pub async fn run(common: &Common, as_json: bool) -> anyhow::Result<Exit> {
     let store = &*opened.store;
     let status = Status {
         now: (opened.clock)(),
+        last_row_at: last_row_at(store).await.context("cannot read the feed")?,
         feed: store.bounds().await.context("cannot read the feed's bounds")?,
         node: node_state(store).await.context("cannot read what the node holds")?,
         topics: store.topics().await.context("cannot read the topics")?,
@@ -48,6 +54,12 @@ impl Status {
     /// Until when an instance does upkeep, if one does.
     fn upkept_until(&self) -> Option<UnixMillis> {
         self.node.leases.held_until(Task::Upkeep, self.now)
+    }
+
+    /// What a node that starts now thinks of its clock.
+    fn clock(&self) -> Belief {
+        let witness = self.last_row_at.map(|at| Witness { at, passed: Passed::Unknown });
+        believe(self.now, witness)
     }
 
     /// The step of the ladder, and how the node came there.
@@ -74,6 +86,10 @@ impl Status {
             "ladder_step": allowance.step.as_str(),
             "ladder_move": self.node.past.last_move,
             "upkept_until": self.upkept_until(),
+            "clock_ahead_seconds": match self.clock() {
+                Belief::Plausible => 0,
+                Belief::Ahead { by } => by.as_secs(),
+            },
             "topics": self.topics.iter().map(|(topic, usage)| listed(topic, *usage)).collect::<Vec<_>>(),
             "extents": self.extents.iter().map(extent).collect::<Vec<_>>(),
         })
@@ -105,6 +121,10 @@ impl Status {
             String::new(),
             format!("{:<9} {:>10} {:>14}  topic", "state", "events", "bytes"),
         ];
+        if let Belief::Ahead { by } = self.clock() {
+            let line = format!("clock    doubted: the feed ended {} ago", HumanDuration(by));
+            lines.insert(lines.len() - 2, line);
+        }
         for (topic, usage) in &self.topics {
             let state = if topic.enabled { "carried" } else { "disabled" };
             let policy = serde_json::to_string(&topic.ingest_policy).unwrap_or_default();
@@ -137,6 +157,7 @@ mod tests {
         let status = Status {
             place: String::new(),
             now: UnixMillis(180_000),
+            last_row_at: None,
             feed: FeedBounds { epoch: Epoch(1), floor: Seq::ZERO, head: Seq::ZERO },
             node: NodeState { allowance, past, ..NodeState::FRESH },
             topics: Vec::new(),

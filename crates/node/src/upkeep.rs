@@ -2,7 +2,11 @@
 //! ladder follows the pressure. One instance does it for all, under a lease in the store; what it sends
 //! is fenced, so that whoever has lost the lease changes nothing more.
 
+mod aging;
+mod doubt;
 mod felt;
+mod ladder;
+mod round;
 mod space;
 mod sweep;
 
@@ -10,32 +14,29 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::ladder::{Cause, Dwell, Ladder, Load, Pressure, Standing, Step};
+use kukuri_core::ladder::Ladder;
 use kukuri_core::{
-    Act, Allowance, Capacity, Fence, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull,
-    Outcome, Removed, Retention, Stats, Task, UnixMillis, Usage, plan,
+    Act, Capacity, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull, Outcome, Retention,
+    Task, UnixMillis, Usage,
 };
 use kukuri_lane::{Lane, LaneError};
-use kukuri_store::{Clock, Store, StoreError, Tidied, node_state};
+use kukuri_store::{Clock, Store, StoreError, node_state};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use felt::{is_of_use, percent_of};
-pub use space::{Disk, Lookout};
-pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError, Target, cutoffs_before};
+use crate::clock::Steady;
+pub use aging::{Aging, cutoffs_before};
+use doubt::Doubt;
+pub use doubt::last_row_at;
+use felt::percent_of;
+pub use space::{Disk, Lookout, obstacle};
+pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError};
 
 /// How often expired events are looked for, and pressure is felt.
 const ROUND_INTERVAL: Duration = Duration::from_secs(5);
-/// How often what has aged is looked for, in every topic.
-const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
 /// How long nobody else does upkeep after the last word of who does.
 const LEASE_MS: u32 = 30_000;
 const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
-/// How often space is given back while events leave: the more of it at once, the less it costs.
-const TIDY_INTERVAL: Duration = Duration::from_secs(20);
-/// How much space is given back between two rounds, in steps of the store.
-const TIDY_STEPS_MAX: usize = 64;
-
 /// How much time one round takes. What is left waits for the next one, so that expired events, the disk and
 /// the ladder are looked after in time, however much there is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct Upkept {
     pub forgotten: u64,
     /// Whether this process does it.
     pub holds: bool,
+    /// How much further ahead the clock is than can be; nothing if it is plausible.
+    pub clock_ahead: Duration,
 }
 
 /// Does upkeep, round by round.
@@ -87,11 +90,13 @@ pub struct Keeper {
     settings: UpkeepSettings,
     budget: Budget,
     disk: Option<Disk>,
+    doubt: Option<Doubt>,
     holder: Holder,
     held: Option<Lease>,
     ladder: Option<Ladder>,
     full_round_at: Option<UnixMillis>,
-    /// What is left of the last full round.
+    /// What is left of the last full round: what has aged, and what comes after that.
+    aging: Option<Aging>,
     pending: VecDeque<Look>,
     tidied_at: Option<Instant>,
     upkept: watch::Sender<Upkept>,
@@ -133,10 +138,12 @@ impl Keeper {
             settings,
             budget: Budget::STANDARD,
             disk,
+            doubt: None,
             holder: Holder(rand::random()),
             held: None,
             ladder: None,
             full_round_at: None,
+            aging: None,
             pending: VecDeque::new(),
             tidied_at: None,
             upkept: watch::Sender::new(Upkept::default()),
@@ -156,6 +163,12 @@ impl Keeper {
         self
     }
 
+    /// Does nothing that cannot be undone by a clock that is further ahead than can be.
+    #[must_use]
+    pub fn doubting(self, steady: Steady) -> Self {
+        Self { doubt: Some(Doubt::new(steady)), ..self }
+    }
+
     pub fn upkept(&self) -> watch::Receiver<Upkept> {
         self.upkept.subscribe()
     }
@@ -167,7 +180,7 @@ impl Keeper {
         loop {
             rounds.tick().await;
             let ended = self.round().await;
-            if ended.is_ok() && self.held.is_some() && !self.pending.is_empty() {
+            if ended.is_ok() && self.held.is_some() && self.is_under_way() {
                 // What is left has waited long enough.
                 rounds.reset_immediately();
             }
@@ -179,97 +192,6 @@ impl Keeper {
                 tracing::warn!(%error, "upkeep waits for its next round");
             }
         }
-    }
-
-    /// One round, unless another instance does them.
-    pub async fn round(&mut self) -> Result<(), UpkeepError> {
-        let held = self.hold().await?;
-        self.upkept.send_modify(|upkept| upkept.holds = held.is_some());
-        let Some(lease) = held else {
-            self.ladder = None;
-            return Ok(());
-        };
-        let end = self.budget.round.map(|time| Instant::now() + time);
-        // What fails does not keep the others from their turn.
-        let mut failed = Failed::default();
-        let felt = failed.unless(self.feel(lease.fence).await).unwrap_or(Pressure::Between);
-        let now = (self.clock)();
-        let (topics, node) = self.stats().await?;
-        let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
-        let (now_due, mut rest): (Vec<Look>, Vec<Look>) =
-            looks.into_iter().partition(|look| *look == Look::Expired);
-        for look in &now_due {
-            failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
-        }
-        if self.pending.is_empty() && self.is_time_for_all(now) {
-            self.full_round_at = Some(now);
-            rest.retain(|look| !makes_room(look));
-            self.pending.extend(rest);
-        }
-        // What has aged leaves first, then what has to make room, and then what was remembered of either.
-        self.sweep_pending(|look| matches!(look, Look::Aged { .. }), now, end, &mut failed).await?;
-        self.make_room(&felt, now, &mut failed).await?;
-        self.sweep_pending(|_| true, now, end, &mut failed).await?;
-        if self.is_time_to_tidy(&felt) {
-            failed.unless(self.tidy().await);
-        }
-        failed.into_result()
-    }
-
-    /// A disk that is short of space gets it at once.
-    fn is_time_to_tidy(&self, felt: &Pressure) -> bool {
-        let due = self.tidied_at.is_none_or(|last| last.elapsed() >= TIDY_INTERVAL);
-        due || self.pending.is_empty() || matches!(felt, Pressure::High(Cause::Disk { .. }))
-    }
-
-    /// Goes on with the full round, as long as what comes next is wanted and there is time. What fails is
-    /// looked for again in the next full round.
-    async fn sweep_pending(
-        &mut self,
-        wanted: fn(&Look) -> bool,
-        now: UnixMillis,
-        end: Option<Instant>,
-        failed: &mut Failed,
-    ) -> Result<(), UpkeepError> {
-        while let Some(look) = self.pending.front().filter(|look| wanted(look)).cloned() {
-            let Some(lease) = self.hold().await? else { return Ok(()) };
-            let ended = failed.unless(self.sweep(&look, lease.fence, now, end).await);
-            if ended == Some(Ended::OutOfTime) {
-                break;
-            }
-            self.pending.pop_front();
-            // Waiting for what fails takes time as well.
-            if ended.is_none() && end.is_some_and(|end| Instant::now() >= end) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// What is over its limit lets the oldest go, once what has aged has left.
-    async fn make_room(
-        &mut self,
-        felt: &Pressure,
-        now: UnixMillis,
-        failed: &mut Failed,
-    ) -> Result<(), UpkeepError> {
-        let (topics, node) = self.stats().await?;
-        let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
-        for look in looks.iter().filter(|look| makes_room(look) && is_of_use(look, felt, &node)) {
-            let Some(lease) = self.hold().await? else { return Ok(()) };
-            failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
-        }
-        Ok(())
-    }
-
-    fn urgent_end(&self) -> Option<Instant> {
-        self.budget.urgent.map(|time| Instant::now() + time)
-    }
-
-    /// Whether what has aged is to be looked for; a clock that went back begins anew.
-    fn is_time_for_all(&self, now: UnixMillis) -> bool {
-        let due = |last: UnixMillis| last > now || last.until(now) >= FULL_ROUND_INTERVAL;
-        self.full_round_at.is_none_or(due)
     }
 
     /// Takes or keeps the task; `None` if another instance has it.
@@ -300,115 +222,4 @@ impl Keeper {
     async fn stats(&self) -> Result<(Vec<(NodeTopic, Usage)>, NodeState), StoreError> {
         Ok((self.store.topics().await?, node_state(&*self.store).await?))
     }
-
-    /// Lets the ladder follow the pressure, and tells every process what the node allows now.
-    async fn feel(&mut self, fence: Fence) -> Result<Pressure, UpkeepError> {
-        let (topics, node) = self.stats().await?;
-        let free_bytes = self.disk.as_ref().and_then(Disk::free_bytes);
-        let load = Load {
-            usage: node.usage,
-            disk_free_bytes: free_bytes,
-            lag_seconds: *self.lag_seconds.borrow(),
-        };
-        let felt = felt::felt(&self.settings, &topics, &load);
-        let step = self.climb(&node, &felt, fence).await?;
-        let UpkeepSettings { capacity, on_full, retention, disk_reserve_bytes, .. } = self.settings;
-        let storage = space::storage(node.allowance.storage, free_bytes, disk_reserve_bytes);
-        let allowance = Allowance { capacity, on_full, retention, step, storage };
-        if allowance != (Allowance { step, ..node.allowance }) {
-            if storage != node.allowance.storage {
-                space::tell(storage);
-            }
-            let act = Box::new(Act::Allow(allowance));
-            tracing::info!(before = ?node.allowance, after = ?allowance, "what the node allows has changed");
-            let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
-        }
-        Ok(felt)
-    }
-
-    /// Lets the ladder follow the pressure, and says where it stands.
-    async fn climb(
-        &mut self,
-        node: &NodeState,
-        felt: &Pressure,
-        fence: Fence,
-    ) -> Result<Step, UpkeepError> {
-        let standing =
-            Standing { step: node.allowance.step, last_move: node.past.last_move.clone() };
-        // What the store says holds; this process knows for how long the pressure has lasted.
-        let known = self.ladder.take().filter(|ladder| *ladder.standing() == standing);
-        let mut ladder = known.unwrap_or_else(|| Ladder::resume(standing, Dwell::STANDARD));
-        if let Some(moved) = ladder.observe((self.clock)(), felt) {
-            tracing::warn!(from = moved.from.as_str(), to = moved.to.as_str(), reason = %moved.reason, "the ladder moved");
-            let act = Box::new(Act::Climb(moved));
-            let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
-        }
-        let step = ladder.step();
-        self.ladder = Some(ladder);
-        Ok(step)
-    }
-
-    async fn sweep(
-        &self,
-        look: &Look,
-        fence: Fence,
-        now: UnixMillis,
-        until: Option<Instant>,
-    ) -> Result<Ended, UpkeepError> {
-        let sweep = Sweep {
-            store: &*self.store,
-            lane: &self.lane,
-            fence: Some(fence),
-            pace: Pace::BESIDE_INGEST,
-            until,
-        };
-        let mut told = |chunk: Removed| {
-            self.upkept.send_modify(|upkept| match look {
-                Look::Expired => upkept.expired_events += chunk.events,
-                Look::Forgettable { .. } => upkept.forgotten += chunk.events,
-                _ => upkept.removed_links += chunk.events,
-            });
-        };
-        let (_, ended) = sweep.run(&Target::Planned(look.clone()), now, &mut told).await?;
-        Ok(ended)
-    }
-
-    /// Gives space back, a little at a time.
-    async fn tidy(&mut self) -> Result<(), UpkeepError> {
-        self.tidied_at = Some(Instant::now());
-        for _ in 0..TIDY_STEPS_MAX {
-            match self.store.tidy().await? {
-                Tidied::More => tokio::task::yield_now().await,
-                Tidied::Done => break,
-                Tidied::Blocked(why) => {
-                    tracing::debug!(why, "space is given back later");
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What failed first in a round.
-#[derive(Default)]
-struct Failed(Option<UpkeepError>);
-
-impl Failed {
-    /// What was done, unless it failed.
-    fn unless<T>(&mut self, done: Result<T, UpkeepError>) -> Option<T> {
-        done.map_err(|error| {
-            tracing::debug!(%error, "upkeep goes on with what comes next");
-            self.0.get_or_insert(error);
-        })
-        .ok()
-    }
-
-    fn into_result(self) -> Result<(), UpkeepError> {
-        self.0.map_or(Ok(()), Err)
-    }
-}
-
-fn makes_room(look: &Look) -> bool {
-    matches!(look, Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
 }

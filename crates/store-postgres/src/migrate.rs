@@ -1,9 +1,13 @@
 //! The schema: an append-only list of numbered changes.
 
+use std::time::Duration;
+
 use sqlx::postgres::PgConnection;
 use sqlx::{Row, raw_sql};
+use tokio::time::{Instant, interval_at};
 
 use crate::error::Fault;
+use crate::session::within;
 
 /// The n-th entry leads from version n to version n + 1. Entries are never changed once released.
 const MIGRATIONS: [&str; 6] = [
@@ -32,11 +36,41 @@ pub(crate) fn newest() -> u32 {
     MIGRATIONS.len() as u32
 }
 
+/// Changes read and write whole tables: of a large store they take as long as its disk needs.
+const CHANGE_LIMIT: Duration = Duration::from_secs(6 * 3600);
+
+/// How often it is said that a change is still going on.
+const TELL_INTERVAL: Duration = Duration::from_secs(15);
+
+/// For as long as [`CHANGE_LIMIT`], in milliseconds. Whoever comes second waits for the first to be done.
+const PATIENCE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL statement_timeout = 21600000; SET LOCAL lock_timeout = 21600000";
+
+/// Nobody is kept from a table for long by who waits for it.
+const LOCKS_BRIEFLY: &str = "SET LOCAL lock_timeout = '60s'";
+
 /// Several programs may start at once: one changes the schema, the others find it changed.
 pub(crate) async fn migrate(connection: &mut PgConnection) -> Result<(), Fault> {
+    let start = Instant::now();
+    let change = within(CHANGE_LIMIT, "changing the schema", change_all(connection));
+    let mut change = std::pin::pin!(change);
+    let mut tells = interval_at(start + TELL_INTERVAL, TELL_INTERVAL);
     loop {
-        raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await?;
+        tokio::select! {
+            changed = &mut change => return changed,
+            _ = tells.tick() => tracing::warn!(
+                seconds = start.elapsed().as_secs(),
+                "the schema cn_relay is being changed, here or by another program; a large store takes a while"
+            ),
+        }
+    }
+}
+
+async fn change_all(connection: &mut PgConnection) -> Result<(), Fault> {
+    loop {
+        raw_sql(PATIENCE).execute(&mut *connection).await?;
         lock(connection).await?;
+        raw_sql(LOCKS_BRIEFLY).execute(&mut *connection).await?;
         let changed = change(connection).await?;
         raw_sql("COMMIT").execute(&mut *connection).await?;
         if !changed {
@@ -52,8 +86,11 @@ pub(crate) async fn change(connection: &mut PgConnection) -> Result<bool, Fault>
     if has_lane(connection).await? {
         raw_sql(HOLD_LANE).execute(&mut *connection).await?;
     }
-    raw_sql(*sql).execute(&mut *connection).await?;
     let next = version as i32 + 1;
+    if version > 0 {
+        tracing::info!(from = version, to = next, "changing the schema cn_relay");
+    }
+    raw_sql(*sql).execute(&mut *connection).await?;
     sqlx::query("INSERT INTO schema_version (version) VALUES ($1)")
         .bind(next)
         .execute(&mut *connection)

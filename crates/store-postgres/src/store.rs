@@ -9,8 +9,8 @@ use kukuri_core::{
 };
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::{
-    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope, Store,
-    StoreError, Tidied,
+    Dated, Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope,
+    Store, StoreError, Tidied,
 };
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -29,7 +29,7 @@ use crate::{Options, Wakeup, bounds, facts, feed, list, page, query, tidy, upkee
 /// No read lasts longer. The server ends a single statement before that.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(60);
 
-/// Opening includes waiting for a program that changes the schema.
+/// Connecting and looking around; changes of the schema have a limit of their own.
 const OPEN_LIMIT: Duration = Duration::from_secs(120);
 
 /// The event store of a database. Several processes may have one open on the same database.
@@ -62,13 +62,14 @@ impl PostgresStore {
     /// Connects, checks the server, and brings the schema up to date.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let server = Server::parse(url)?;
-        let (warnings, first) = within(OPEN_LIMIT, "opening", async {
+        let (mut connection, warnings) = within(OPEN_LIMIT, "opening", async {
             let mut connection = server.connect(Role::Setup).await?;
             let warnings = check(&mut connection, options.fsync).await?;
-            migrate::migrate(&mut connection).await?;
-            Ok((warnings, bounds::first(&mut connection).await?))
+            Ok((connection, warnings))
         })
         .await?;
+        migrate::migrate(&mut connection).await?;
+        let first = within(OPEN_LIMIT, "opening", bounds::first(&mut connection)).await?;
         let bounds = first.feed;
 
         let heads = watch::Sender::new(bounds.head);
@@ -139,7 +140,7 @@ impl PostgresStore {
         let mut lane = self.lane.lock().await;
         let mut session = match std::mem::replace(&mut *lane, Lane::Lost) {
             Lane::Open(session) => session,
-            Lane::Lost => self.open_lane().await?,
+            Lane::Lost => Box::new(self.open_lane().await?),
             Lane::Failed(why) => {
                 *lane = Lane::Failed(why.clone());
                 return Err(StoreError::Io(why).into());
@@ -282,7 +283,7 @@ impl Store for PostgresStore {
         topic: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         limited(async {
             let mut reader = self.readers.reader(Read::Question).await?;
             let (connection, numbers) = (reader.connection(), &self.topics.numbers);
@@ -346,7 +347,7 @@ impl Store for PostgresStore {
     async fn reopen(&self) -> Result<(), StoreError> {
         let opened = within(APPLY_LIMIT, "opening the lane", async {
             let mut lane = self.lane.lock().await;
-            *lane = Lane::Open(self.open_lane().await?);
+            *lane = Lane::Open(Box::new(self.open_lane().await?));
             Ok(())
         });
         Ok(opened.await?)

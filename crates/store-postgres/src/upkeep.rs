@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use kukuri_core::{Cutoffs, FUTURE_SECONDS_BOUND, TombstoneKey, TopicId, UnixMillis};
-use kukuri_event::EventId;
-use kukuri_store::{Forgettable, Scope};
+use kukuri_event::{EventId, UnixSeconds};
+use kukuri_store::{Dated, Forgettable, Scope};
 use sqlx::Row;
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::error::Fault;
 use crate::list::{ids, limit};
@@ -22,12 +22,12 @@ macro_rules! has_versions {
 
 /// Visible versions are current, hidden ones history. A time that is NULL takes nothing.
 const AGED: &str = concat!(
-    "SELECT event_id FROM event_topics WHERE topic_no = $1 AND created_at <= $2
+    "SELECT event_id, created_at FROM event_topics WHERE topic_no = $1 AND created_at <= $2
         AND ingested_at <= CASE WHEN kind = 5 THEN $4 WHEN ",
     has_versions!(),
     " THEN $6 ELSE $3 END
     UNION ALL
-    SELECT event_id FROM hidden_links WHERE topic_no = $1 AND created_at <= $8
+    SELECT event_id, created_at FROM hidden_links WHERE topic_no = $1 AND created_at <= $8
         AND ingested_at <= CASE WHEN kind = 5 THEN $4 WHEN ",
     has_versions!(),
     " THEN $5 ELSE $3 END
@@ -75,7 +75,7 @@ pub(crate) async fn aged(
     topic: &TopicId,
     cutoffs: &Cutoffs,
     events_max: usize,
-) -> Result<Vec<EventId>, Fault> {
+) -> Result<Vec<Dated>, Fault> {
     let number = numbers.find(connection, &[topic]).await?.pop();
     let Some(number) = number else { return Ok(Vec::new()) };
     let until = |latest: Option<UnixMillis>| {
@@ -91,7 +91,12 @@ pub(crate) async fn aged(
         .bind(millis(cutoffs.current))
         .bind(limit(events_max))
         .bind(until(cutoffs.latest_hidden()));
-    ids(&found.fetch_all(connection).await?)
+    found.fetch_all(connection).await?.iter().map(dated).collect()
+}
+
+/// Reads an id and its date.
+fn dated(row: &PgRow) -> Result<Dated, Fault> {
+    Ok((UnixSeconds(row.try_get(1)?), rows::event_id(row.try_get(0)?)?))
 }
 
 pub(crate) async fn oldest(
@@ -114,10 +119,7 @@ pub(crate) async fn oldest(
         }
         let found = sqlx::query(sql).bind(number).bind(limit(left));
         let found = found.fetch_all(&mut *connection).await?;
-        let place = |row| {
-            let created_at: i64 = sqlx::postgres::PgRow::try_get(row, 1)?;
-            Ok((created_at, Reverse(rows::event_id(row.try_get(0)?)?)))
-        };
+        let place = |row| dated(row).map(|(created_at, id)| (created_at, Reverse(id)));
         let mut places = found.iter().map(place).collect::<Result<Vec<_>, Fault>>()?;
         places.sort_unstable();
         oldest.extend(places.into_iter().map(|(_, Reverse(id))| id).take(left));

@@ -9,7 +9,7 @@ use kukuri_store::{StoreError, Tidied};
 use rusqlite::{Transaction, TransactionBehavior};
 
 use crate::departed::Pass;
-use crate::desk::{Desk, TopicNumbers, bounds};
+use crate::desk::{Desk, TopicNumbers, bounds, moment};
 use crate::error::{OrStore, corrupt};
 use crate::tail::{Segment, Tail, TailAt};
 use crate::{Options, connection, facts, run, tidy, write};
@@ -100,7 +100,7 @@ impl Writer {
 fn run(desk: &mut Desk, batch: &[Command], run_events: usize) -> Result<Decision, StoreError> {
     let Desk { conn, numbers, tail } = desk;
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
-    let bounds = bounds(&tx)?;
+    let bounds = moment(&tx)?;
     let base = bounds.head;
     let mut segment = current(tail, &tx, numbers, base)?;
     let decision = prepare(&tx, numbers, &segment, bounds, batch)?;
@@ -162,7 +162,7 @@ fn touches_tail(segment: &Segment, writes: &WriteSet) -> bool {
 fn settle(desk: &mut Desk) -> Result<(), StoreError> {
     let Desk { conn, numbers, tail } = desk;
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
-    let head = bounds(&tx)?.head;
+    let head = moment(&tx)?.head;
     let segment = current(tail, &tx, numbers, head)?;
     run::write(&tx, &segment, head)?;
     tx.commit().or_store()?;

@@ -11,8 +11,9 @@ use crate::error::OrStore;
 
 /// How long a writer waits for another process to finish its batch.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
-/// Pages of the write-ahead log before they are moved into the file: 32 MiB.
-const CHECKPOINT_PAGES: i64 = 8192;
+/// Pages of the write-ahead log before who writes moves what is left of them into the file: 64 MiB. Most were
+/// moved before, by who watches.
+const CHECKPOINT_PAGES: i64 = 16 * 1024;
 /// The log is cut to this size after a checkpoint.
 const JOURNAL_BYTES_MAX: i64 = 64 * 1024 * 1024;
 const WRITER_CACHE_KIB: i64 = 128 * 1024;

@@ -8,6 +8,7 @@ use kukuri_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use crate::error::{OrStore, corrupt};
+use crate::schema;
 use crate::tail::{Segment, Tail};
 
 pub(crate) struct Desk {
@@ -33,7 +34,7 @@ impl Desk {
         loop {
             // Nothing else on this thread uses the connection, so the transaction cannot nest.
             let conn = self.conn.unchecked_transaction().or_store()?;
-            let bounds = bounds(&conn)?;
+            let bounds = moment(&conn)?;
             if let Some(segment) = self.tail.at(&conn, &mut self.numbers, bounds.head)? {
                 return Ok(Snapshot { conn, numbers: &mut self.numbers, segment, bounds });
             }
@@ -165,4 +166,10 @@ pub(crate) fn bounds(conn: &Connection) -> Result<FeedBounds, StoreError> {
     // Rows below the floor may still be there.
     let head = head.unwrap_or(floor).max(floor);
     Ok(FeedBounds { epoch: Epoch(epoch), floor: Seq(floor), head: Seq(head) })
+}
+
+/// The same, if the file is as this program knows it.
+pub(crate) fn moment(conn: &Connection) -> Result<FeedBounds, StoreError> {
+    schema::check_newest(conn)?;
+    bounds(conn)
 }

@@ -5,7 +5,7 @@ use kukuri_event::{Kind, UnixSeconds};
 use kukuri_store::{FeedError, StoreError};
 use rusqlite::{Connection, Row, params};
 
-use crate::desk::{Desk, TopicNumbers, bounds};
+use crate::desk::{Desk, TopicNumbers, moment};
 use crate::error::{OrStore, corrupt};
 use crate::rows;
 use crate::write::one;
@@ -56,7 +56,7 @@ pub(crate) fn read(
     rows_max: usize,
 ) -> Result<Vec<FeedRow>, FeedError> {
     let tx = desk.conn.transaction().or_store()?;
-    bounds(&tx)?.check(after)?;
+    moment(&tx)?.check(after)?;
     let rows = select(&tx, &mut desk.numbers, after.seq, rows_max)?;
     for (nth, row) in (0..).zip(&rows) {
         if row.seq.0 != after.seq.0 + 1 + nth {

@@ -38,8 +38,8 @@ use kukuri_core::{
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::backup::{Directory, new_file};
 use kukuri_store::{
-    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope, Store,
-    StoreError, Tidied,
+    Dated, Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope,
+    Store, StoreError, Tidied,
 };
 use tokio::sync::watch as channel;
 
@@ -217,7 +217,7 @@ impl Store for SqliteStore {
     }
 
     async fn bounds(&self) -> Result<FeedBounds, StoreError> {
-        self.glances.read(|desk| desk::bounds(&desk.conn)).await
+        self.glances.read(|desk| desk::moment(&desk.conn)).await
     }
 
     fn heads(&self) -> channel::Receiver<Seq> {
@@ -243,7 +243,7 @@ impl Store for SqliteStore {
         topic: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         self.questions.read(move |desk| upkeep::aged(desk, &topic, &cutoffs, events_max)).await
     }
 

@@ -39,6 +39,21 @@ pub(crate) fn newest() -> u32 {
     MIGRATIONS.len() as u32
 }
 
+/// A program that runs while a newer one changes the schema neither reads nor writes any more: it does not
+/// know what it would read, or would have to write. Looked at in every transaction, which costs a microsecond.
+pub(crate) fn check_newest(conn: &Connection) -> Result<(), StoreError> {
+    let mut select = conn.prepare_cached("PRAGMA user_version").or_store()?;
+    let version: u32 = select.query_row([], |row| row.get(0)).or_store()?;
+    if version == newest() {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt(format!(
+        "another program has changed the schema of events.db to {version} while this one, which knows {}, \
+         was running: stop it and run the newer program",
+        newest()
+    )))
+}
+
 /// The schema of a file, which this program must know.
 pub(crate) fn version(conn: &Connection) -> Result<u32, StoreError> {
     let version: u32 =

@@ -5,7 +5,7 @@ use kukuri_store::{Extent, StoreError, Tidied};
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::departed::{self, Pass};
-use crate::desk::bounds;
+use crate::desk::moment;
 use crate::error::OrStore;
 
 /// Rows of the feed that one step deletes: a few milliseconds for whoever waits to write.
@@ -48,7 +48,7 @@ fn cut_feed(conn: &mut Connection) -> Result<bool, StoreError> {
         let sql = "SELECT min(seq) FROM events_outbox";
         conn.query_row(sql, [], |row| row.get::<_, Option<i64>>(0)).or_store()
     };
-    let floor = bounds(conn)?.floor.0;
+    let floor = moment(conn)?.floor.0;
     if first(conn)?.is_none_or(|first| first > floor) {
         return Ok(false);
     }

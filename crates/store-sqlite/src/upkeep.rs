@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 
 use kukuri_core::{Cutoffs, FUTURE_SECONDS_BOUND, Shelf, State, TombstoneKey, TopicId, UnixMillis};
-use kukuri_event::{EventId, Kind};
-use kukuri_store::{Forgettable, Scope, StoreError};
+use kukuri_event::{EventId, Kind, UnixSeconds};
+use kukuri_store::{Dated, Forgettable, Scope, StoreError};
 use rusqlite::{Connection, Row, params};
 
 use crate::desk::{Desk, Snapshot};
@@ -62,7 +62,7 @@ pub(crate) fn aged(
     topic: &TopicId,
     cutoffs: &Cutoffs,
     max: usize,
-) -> Result<Vec<EventId>, StoreError> {
+) -> Result<Vec<Dated>, StoreError> {
     let Snapshot { conn, numbers, segment, bounds } = desk.snapshot()?;
     let (Some(topic_no), Some(latest)) = (numbers.find(&conn, topic)?, cutoffs.latest()) else {
         return Ok(Vec::new());
@@ -98,7 +98,8 @@ pub(crate) fn aged(
         let left = max - found.len();
         found.extend(take(&conn, &sql, [seq], left, has_aged)?);
     }
-    Ok(found.into_iter().map(|candidate| candidate.id).collect())
+    let dated = |candidate: Candidate| (UnixSeconds(candidate.created_at), candidate.id);
+    Ok(found.into_iter().map(dated).collect())
 }
 
 /// Number and kind, where the table tells it, of a topic's events, the oldest first.

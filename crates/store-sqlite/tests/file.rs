@@ -51,6 +51,31 @@ async fn only_the_owner_may_read_the_files() {
     }
 }
 
+/// An older program that ran on while a newer one changed the file wrote to it as it always had.
+#[tokio::test]
+async fn a_file_that_became_newer_is_left_alone() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory, 1).unwrap();
+    let set = |at| {
+        let act = Act::carry(TopicId::global(), "");
+        store.apply([Command { at: UnixMillis(at), act }].into())
+    };
+    set(0).await.unwrap();
+    let conn = Connection::open(directory.path().join(FILE)).unwrap();
+    conn.pragma_update(None, "user_version", 999).unwrap();
+    let stops = |error: StoreError| {
+        let text = error.to_string();
+        assert!(text.contains("999") && text.contains("run the newer program"), "{text}");
+    };
+    stops(set(1).await.unwrap_err());
+    stops(store.tidy().await.unwrap_err());
+    stops(store.bounds().await.unwrap_err());
+    stops(store.topics().await.unwrap_err());
+    drop(store);
+    let updated = "SELECT updated_at FROM node_subscriptions";
+    assert_eq!(conn.query_row(updated, [], |row| row.get::<_, i64>(0)), Ok(0));
+}
+
 #[test]
 fn a_newer_file_is_refused_by_name_and_number() {
     let directory = TempDir::new().unwrap();

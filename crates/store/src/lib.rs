@@ -29,7 +29,7 @@ pub use model::Model;
 pub use page::{Entry, Place};
 pub use query::{Hit, Hits, Order, Query, merge_hits};
 pub use recent::Recent;
-pub use upkeep::{Extent, Forgettable, Scope, Tidied, feed_rows_until, name, node_state};
+pub use upkeep::{Dated, Extent, Forgettable, Scope, Tidied, feed_rows_until, name, node_state};
 
 /// A durable home for events and their feed. Back ends contain no rules: they load the facts that
 /// `core` names, write the net changes that `core` decides, and answer queries as the matcher would.
@@ -69,14 +69,14 @@ pub trait Store: Send + Sync + 'static {
     /// that is cheapest for the store.
     async fn linked(&self, topic: TopicId, events_max: usize) -> Result<Vec<EventId>, StoreError>;
 
-    /// Events linked to a topic, hidden ones included, that have aged by these times, each once and at
-    /// most `events_max`, in the order that is cheapest for the store.
+    /// Events linked to a topic, hidden ones included, that have aged by these times, with their dates,
+    /// each once and at most `events_max`, in the order that is cheapest for the store.
     async fn aged(
         &self,
         topic: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError>;
+    ) -> Result<Vec<Dated>, StoreError>;
 
     /// Stored events in the order in which they are given up for room: current versions last, otherwise
     /// the oldest first. In a topic the oldest is that of the least `created_at`, of equal ones the

@@ -16,8 +16,8 @@ use kukuri_event::{EventId, UnixSeconds, matches};
 use tokio::sync::watch;
 
 use crate::{
-    Entry, Extent, FeedError, Forgettable, Hit, Hits, Place, Query, QueryError, Scope, Store,
-    StoreError, Tidied, merge_hits,
+    Dated, Entry, Extent, FeedError, Forgettable, Hit, Hits, Place, Query, QueryError, Scope,
+    Store, StoreError, Tidied, merge_hits,
 };
 
 /// A store in memory. Durable for as long as the process.
@@ -246,11 +246,12 @@ impl Store for Model {
         topic: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         let state = self.state();
         let linked = state.records.values().filter(|record| record.link(&topic).is_some());
         let aged = linked.filter(|record| cutoffs.take(record));
-        Ok(aged.map(|record| record.event().id()).take(events_max).collect())
+        let dated = |record: &Record| (record.event().created_at(), record.event().id());
+        Ok(aged.map(dated).take(events_max).collect())
     }
 
     async fn oldest(&self, of: Scope, events_max: usize) -> Result<Vec<EventId>, StoreError> {

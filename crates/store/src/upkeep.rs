@@ -4,7 +4,7 @@ use kukuri_core::{
     Act, Cursor, FeedBounds, Look, NodeKey, NodeState, ReadSet, Seq, TombstoneKey, TopicId,
     UnixMillis, UnlinkReason,
 };
-use kukuri_event::EventId;
+use kukuri_event::{EventId, UnixSeconds};
 
 use crate::{FeedError, Store, StoreError};
 
@@ -14,6 +14,9 @@ pub enum Scope {
     Topic(TopicId),
     Node,
 }
+
+/// An event and its `created_at`: what has nearly the same date came together and lies together.
+pub type Dated = (UnixSeconds, EventId);
 
 /// Ids and deletions that need not be remembered any longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +60,8 @@ pub async fn name(
     Ok(match look {
         Look::Expired => some(store.expired(now.seconds(), max).await?).map(Act::Expire),
         Look::Aged { topic, cutoffs } => {
-            let events = store.aged(topic.clone(), *cutoffs, max).await?;
+            let aged = store.aged(topic.clone(), *cutoffs, max).await?;
+            let events = aged.into_iter().map(|(_, id)| id).collect();
             let (topic, reason) = (topic.clone(), UnlinkReason::Retention);
             some(events).map(|events| Act::Unlink { topic, events, reason })
         }

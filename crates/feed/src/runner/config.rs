@@ -25,9 +25,13 @@ pub struct RunnerConfig {
     pub backoff_max: Duration,
     /// How long a retired generation stays for those who are reading it.
     pub retired_keep: Duration,
+    /// Asked before every batch: why nothing may be written now, if that is so. The line stops meanwhile.
+    pub obstacle: Option<Obstacle>,
     /// What is told of every step, for tests that end at one.
     pub probe: Option<Probe>,
 }
+
+pub type Obstacle = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 pub type Probe = Arc<dyn Fn(Step) + Send + Sync>;
 
@@ -44,6 +48,7 @@ impl RunnerConfig {
             backoff_min: Duration::from_millis(250),
             backoff_max: Duration::from_secs(30),
             retired_keep: Duration::from_secs(60),
+            obstacle: None,
             probe: None,
         }
     }

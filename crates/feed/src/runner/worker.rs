@@ -170,6 +170,9 @@ impl<C: Consumer> Worker<C> {
             // Its tables may be others than those this program writes to.
             return Ok(Next::Wait);
         }
+        if let Some(why) = self.shared.config.obstacle.as_ref().and_then(|obstacle| obstacle()) {
+            return Err(Fault::Away(why));
+        }
         let limit = self.limit(hold);
         let chunk = match hold.scan {
             Some(scan) => Some(self.shared.next_of_state(hold, scan, limit).await?),

@@ -1,11 +1,11 @@
 //! What is away comes back: nothing is parked, and nothing is done twice.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use kukuri_core::{Cursor, Facts, FeedRow, ReadSet};
-use kukuri_feed::FeedError;
+use kukuri_feed::{FeedError, RunnerConfig};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::{Model, Store, StoreError};
 use kukuri_testkit::postgres::{Cluster, Durability};
@@ -58,6 +58,36 @@ async fn an_event_store_that_is_away_parks_nothing() {
         let behind = |report: &kukuri_feed::Report| report.active().unwrap().lag_rows == 50;
         running.until("the consumer to be behind", behind).await;
         flaky.away.store(false, Ordering::Relaxed);
+        nothing_parked(running, &*store, &ground.home().await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_in_the_way_is_waited_for() {
+    for ground in Ground::both() {
+        let ground = ground();
+        let (full, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let obstacle = {
+            let (full, asked) = (Arc::clone(&full), Arc::clone(&asked));
+            move || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                full.load(Ordering::Relaxed).then(|| "the disk is full".to_owned())
+            }
+        };
+        let config = RunnerConfig { obstacle: Some(Arc::new(obstacle)), ..config() };
+        let store: Arc<dyn Store> = model().await;
+        let running = Running::start(runner(&store, &ground, &Notes::default(), config).await);
+        running.caught_up().await;
+        full.store(true, Ordering::Relaxed);
+        let before = asked.load(Ordering::Relaxed);
+        posts(&*store, 0..50).await;
+        // It was asked again and again, and has written nothing.
+        let waits = |report: &kukuri_feed::Report| {
+            let behind = report.active().unwrap().lag_rows == 50;
+            asked.load(Ordering::Relaxed) > before + 3 && behind
+        };
+        running.until("the consumer to wait", waits).await;
+        full.store(false, Ordering::Relaxed);
         nothing_parked(running, &*store, &ground.home().await).await;
     }
 }

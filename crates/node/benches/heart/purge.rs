@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kukuri_core::{Command, Keeping, Look, Stats, UnixMillis, plan};
+use kukuri_core::{Command, Keeping, Stats, UnixMillis, plan};
 use kukuri_event::UnixSeconds;
 use kukuri_lane::{Lane, LaneConfig};
-use kukuri_node::upkeep::{Pace, Sweep, SweepError, Target};
+use kukuri_node::upkeep::{Aging, Pace, Sweep, SweepError};
 use kukuri_store::{Clock, Store, node_state};
 use kukuri_testkit::generate::bulk::Bulk;
 use tokio::time::interval;
@@ -118,7 +118,7 @@ async fn rates(
     Ok((counts.0 as f64 / seconds, counts.1 as f64 / seconds))
 }
 
-/// Lets go of all that has aged, topic by topic, as upkeep does.
+/// Lets go of all that has aged, as upkeep does.
 async fn purge(
     store: &dyn Store,
     lane: &Lane,
@@ -129,13 +129,12 @@ async fn purge(
     let (topics, node) = (store.topics().await?, node_state(store).await?);
     let looks = plan(Stats { topics: &topics, node: &node }, Keeping::STANDARD, now);
     let sweep = Sweep { store, lane, fence: None, pace, until: None };
-    for look in looks.into_iter().filter(|look| matches!(look, Look::Aged { .. })) {
-        let mut told = |chunk: kukuri_core::Removed| {
-            left.fetch_add(chunk.events, Ordering::Relaxed);
-        };
-        sweep.run(&Target::Planned(look), now, &mut told).await?;
-    }
-    Ok(())
+    let mut told = |chunk: kukuri_core::Removed| {
+        left.fetch_add(chunk.events, Ordering::Relaxed);
+    };
+    let mut aging = Aging::planned(&looks);
+    sweep.age(&mut aging, &mut told).await?;
+    Ok(aging.into_result()?)
 }
 
 /// The rest leaves as fast as it goes, with nothing beside it.

@@ -176,6 +176,10 @@ pub static SETTINGS: &[Setting] = &[
         "retention.feed_days",
         "How long the feed is kept; who is further behind has to begin anew.",
     ),
+    setting(
+        "retention.clock",
+        "\"doubt\": nothing ages, expires or is forgotten by a clock that is further ahead than can be; \"believe\": it is right.",
+    ),
     setting("capacity.max_events", "How many events the node keeps; any number without it.")
         .such_as("10000000"),
     setting("capacity.max_bytes", "How many bytes its events may have together.")

@@ -7,7 +7,7 @@ use kukuri_core::{Capacity, Look, NodeTopic, ReadSet, Record, Removed, TopicId, 
 use kukuri_event::EventId;
 use kukuri_store::{Scope, Store, StoreError};
 
-use crate::upkeep::{CHUNK_EVENTS_MAX, Target, cutoffs_before};
+use crate::upkeep::CHUNK_EVENTS_MAX;
 
 /// How many events of one topic are counted before it says "at least".
 const COUNTED_EVENTS_MAX: usize = 1_000_000;
@@ -40,19 +40,17 @@ impl<'a> Foresight<'a> {
         Self { store, usage, links_left: HashMap::new(), removed: HashSet::new() }
     }
 
-    /// Lets go of what one target names; `None` if it names no topic.
-    pub async fn take(&mut self, target: &Target) -> Result<Option<Foretold>, StoreError> {
-        let (topic, cutoffs) = match target {
-            Target::Before { topic, before } => (topic, cutoffs_before(*before)),
-            Target::Planned(Look::Aged { topic, cutoffs }) => (topic, *cutoffs),
-            Target::Planned(Look::OldestOfTopic(topic)) => {
-                return self.evict(topic).await.map(Some);
-            }
-            Target::Planned(_) => return Ok(None),
+    /// Lets go of what is found by one look; `None` if it is not at a topic.
+    pub async fn take(&mut self, look: &Look) -> Result<Option<Foretold>, StoreError> {
+        let (topic, cutoffs) = match look {
+            Look::Aged { topic, cutoffs } => (topic, *cutoffs),
+            Look::OldestOfTopic(topic) => return self.evict(topic).await.map(Some),
+            _ => return Ok(None),
         };
         let aged = self.store.aged(topic.clone(), cutoffs, COUNTED_EVENTS_MAX).await?;
         let mut removed = Removed::default();
-        for chunk in aged.chunks(CHUNK_EVENTS_MAX) {
+        let ids: Vec<EventId> = aged.iter().map(|(_, id)| *id).collect();
+        for chunk in ids.chunks(CHUNK_EVENTS_MAX) {
             for record in self.records(chunk).await? {
                 removed.add(self.unlink(&record, topic));
             }

@@ -1,8 +1,10 @@
 //! The disk that the store lies on.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kukuri_core::{Act, Storage, Task};
+use kukuri_feed::Obstacle;
 use kukuri_lane::Lane;
 use kukuri_store::{Clock, Store, node_state};
 use tokio::time::{MissedTickBehavior, interval};
@@ -31,6 +33,22 @@ impl Disk {
         let stat = rustix::fs::statvfs(&self.0).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
+}
+
+/// What keeps consumers of the feed from writing: their tables lie on the same disk, and its reserve is for
+/// deleting and purging. They wait, and lose nothing.
+pub fn obstacle(disk: Disk, reserve_bytes: u64) -> Obstacle {
+    let before = Mutex::new(Storage::Open);
+    Arc::new(move || {
+        let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+        *before = storage(*before, disk.free_bytes(), reserve_bytes);
+        let free_bytes = disk.free_bytes().unwrap_or_default();
+        (*before != Storage::Open).then(|| {
+            format!(
+                "{free_bytes} bytes are free on the disk, less than its reserve of {reserve_bytes}"
+            )
+        })
+    })
 }
 
 /// Looks at the disk for who opens a store while no node runs: events are taken in by what is free now, and

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use kukuri_core::{
-    Act, Cutoffs, Fence, Look, Outcome, Removed, Task, TopicId, UnixMillis, UnlinkReason, Usage,
-};
+use kukuri_core::{Act, Fence, Look, Outcome, Removed, Task, UnixMillis, Usage};
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Store, StoreError, name};
 use tokio::time::{Instant, sleep_until};
+
+use super::Aging;
 
 /// Events that leave in one command.
 pub const CHUNK_EVENTS_MAX: usize = 500;
@@ -19,10 +19,6 @@ const CHUNKS_PER_SECOND: u32 = 50;
 
 /// Who keeps a pace and was held up catches up, but for no more than this.
 const LATE_MAX: Duration = Duration::from_secs(1);
-
-/// Events that are looked for at once where most of what is found leaves: whoever looks passes by what
-/// stays, and by what has left and was not cleared away yet.
-const LOOK_EVENTS_MAX: usize = 16 * CHUNK_EVENTS_MAX;
 
 /// How fast events leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,75 +82,92 @@ pub enum Ended {
     OutOfTime,
 }
 
-/// What leaves.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// What a plan names.
-    Planned(Look),
-    /// What was taken into a topic before a time, whatever the topic keeps. A cutoff is the last moment
-    /// that counts.
-    Before { topic: TopicId, before: UnixMillis },
-}
-
-impl Target {
-    /// What to do about some of it; `None` if there is none.
-    async fn next(&self, store: &dyn Store, now: UnixMillis) -> Result<Option<Act>, StoreError> {
-        let (topic, before) = match self {
-            Self::Planned(look @ Look::Aged { .. }) => {
-                return name(store, look, now, LOOK_EVENTS_MAX).await;
-            }
-            Self::Planned(look) => return name(store, look, now, CHUNK_EVENTS_MAX).await,
-            Self::Before { topic, before } => (topic, *before),
-        };
-        let cutoffs = cutoffs_before(before);
-        let events = store.aged(topic.clone(), cutoffs, LOOK_EVENTS_MAX).await?;
-        let (topic, reason) = (topic.clone(), UnlinkReason::Before(before));
-        Ok((!events.is_empty()).then_some(Act::Unlink { topic, events, reason }))
-    }
-}
-
-/// What was taken in before a time.
-pub fn cutoffs_before(time: UnixMillis) -> Cutoffs {
-    Cutoffs::all(UnixMillis(time.0.saturating_sub(1)))
-}
-
 impl Sweep<'_> {
-    /// Lets go of all that is found, and says how much that was; `told` hears of each chunk. It ends early
-    /// when another instance has taken over, or when what is found does not leave.
+    /// Lets go of all that a plan names there, and says how much that was; `told` hears of each chunk. It
+    /// ends early when another instance has taken over, or when what is found does not leave.
     pub async fn run(
         &self,
-        target: &Target,
+        look: &Look,
         now: UnixMillis,
         told: &mut (dyn FnMut(Removed) + Send),
     ) -> Result<(Usage, Ended), SweepError> {
-        let (mut total, mut due) = (Usage::default(), Instant::now());
-        while let Some(act) = target.next(self.store, now).await? {
-            let before = total.events;
+        let mut work = Work::begin(self.pace);
+        while let Some(act) = name(self.store, look, now, CHUNK_EVENTS_MAX).await? {
+            let before = work.total.events;
             let mut rest = Some(act);
             while let Some(act) = rest.take() {
-                let late = Instant::now().saturating_duration_since(due);
                 let chunk;
-                (chunk, rest) = split(act, self.pace.chunk_events_max(late));
-                let Outcome::Removed(removed) = self.lane.run(self.fenced(chunk)).await? else {
-                    return Ok((total, Ended::Done));
+                (chunk, rest) = split(act, work.chunk_events_max());
+                let removed = self.remove(vec![chunk]).await?;
+                let Some(removed) = removed.and_then(|mut one| one.pop()) else {
+                    return Ok((work.total, Ended::Done));
                 };
                 if removed.events == 0 {
                     break;
                 }
-                total.events += removed.events;
-                total.bytes += removed.bytes;
                 told(removed);
-                due = due.max(earliest()) + self.pace.duration(removed.events);
-                sleep_until(due).await;
-                if self.until.is_some_and(|until| Instant::now() >= until) {
-                    return Ok((total, Ended::OutOfTime));
+                work.rest(removed).await;
+                if self.is_over() {
+                    return Ok((work.total, Ended::OutOfTime));
                 }
             }
-            if total.events == before {
+            if work.total.events == before {
                 break;
             }
         }
-        Ok((total, Ended::Done))
+        Ok((work.total, Ended::Done))
+    }
+
+    /// Lets go of what has aged, as far as it gets: what is known and not done by then waits there, and
+    /// which topics could not be looked at is told there.
+    pub async fn age(
+        &self,
+        aging: &mut Aging,
+        told: &mut (dyn FnMut(Removed) + Send),
+    ) -> Result<(Usage, Ended), SweepError> {
+        let mut work = Work::begin(self.pace);
+        loop {
+            while let Some(nth) = aging.blank() {
+                aging.look(nth, self.store).await;
+                if self.is_over() {
+                    return Ok((work.total, Ended::OutOfTime));
+                }
+            }
+            let (places, acts): (Vec<usize>, Vec<Act>) =
+                aging.next(work.chunk_events_max()).into_iter().unzip();
+            if acts.is_empty() {
+                break;
+            }
+            let Some(removed) = self.remove(acts).await? else { break };
+            let mut chunk = Removed::default();
+            for (place, removed) in places.into_iter().zip(removed) {
+                aging.note(place, removed.events);
+                chunk.add(removed);
+            }
+            told(chunk);
+            work.rest(chunk).await;
+            if self.is_over() {
+                return Ok((work.total, Ended::OutOfTime));
+            }
+        }
+        Ok((work.total, Ended::Done))
+    }
+
+    /// What each of the commands has removed; `None` if another instance has taken over.
+    async fn remove(&self, acts: Vec<Act>) -> Result<Option<Vec<Removed>>, SweepError> {
+        let acts = acts.into_iter().map(|act| self.fenced(act)).collect();
+        let mut all = Vec::new();
+        for answer in self.lane.submit_all(acts).await?.await {
+            match answer? {
+                Outcome::Removed(removed) => all.push(removed),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(all))
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     fn fenced(&self, act: Act) -> Act {
@@ -165,10 +178,32 @@ impl Sweep<'_> {
     }
 }
 
-/// What was due before that is not made up for.
-fn earliest() -> Instant {
-    let now = Instant::now();
-    now.checked_sub(LATE_MAX).unwrap_or(now)
+/// What was done, and when the next chunk is due.
+struct Work {
+    pace: Pace,
+    total: Usage,
+    due: Instant,
+}
+
+impl Work {
+    fn begin(pace: Pace) -> Self {
+        Self { pace, total: Usage::default(), due: Instant::now() }
+    }
+
+    fn chunk_events_max(&self) -> usize {
+        self.pace.chunk_events_max(Instant::now().saturating_duration_since(self.due))
+    }
+
+    /// Counts a chunk, and waits until the next one is due.
+    async fn rest(&mut self, removed: Removed) {
+        self.total.events += removed.events;
+        self.total.bytes += removed.bytes;
+        let now = Instant::now();
+        // What was due before that is not made up for.
+        let earliest = now.checked_sub(LATE_MAX).unwrap_or(now);
+        self.due = self.due.max(earliest) + self.pace.duration(removed.events);
+        sleep_until(self.due).await;
+    }
 }
 
 /// A command for so many events at most, and one for the others.
@@ -185,6 +220,7 @@ fn split(act: Act, events_max: usize) -> (Act, Option<Act>) {
 
 #[cfg(test)]
 mod tests {
+    use kukuri_core::{TopicId, UnlinkReason};
     use kukuri_event::EventId;
 
     use super::*;

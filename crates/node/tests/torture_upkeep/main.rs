@@ -1,6 +1,7 @@
 //! Upkeep, driven round by round under a clock of the test's own: a year of it, its crashes, full topics
 //! and disks, and what comes again long after it left.
 
+mod ahead;
 mod arrivals;
 mod crash;
 mod full;

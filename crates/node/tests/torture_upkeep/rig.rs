@@ -14,7 +14,7 @@ use kukuri_core::{
 use kukuri_event::{Filter, UnixSeconds};
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_node::doctor::Walk;
-use kukuri_node::upkeep::{Budget, Disk, Keeper, Pace, Sweep, Target, UpkeepSettings};
+use kukuri_node::upkeep::{Aging, Budget, Disk, Keeper, Pace, Sweep, UpkeepSettings};
 use kukuri_store::{Clock, Entry, Place, Query, Store, Tidied, node_state};
 use kukuri_testkit::generate::Seed;
 
@@ -67,6 +67,12 @@ impl Time {
         self.0.fetch_add(millis, Ordering::SeqCst);
     }
 
+    /// As somebody who sets a clock right that was ahead.
+    pub fn back(&self, time: Duration) {
+        let millis = i64::try_from(time.as_millis()).expect("less than an age");
+        self.0.fetch_sub(millis, Ordering::SeqCst);
+    }
+
     fn clock(&self) -> Clock {
         let time = self.clone();
         Arc::new(move || time.now())
@@ -107,6 +113,15 @@ impl Node {
         let keeper = Keeper::new(store, lane, self.time.clock(), settings, None);
         self.keeper = keeper.with_budget(Budget::UNBOUNDED);
         self.limits.dedupe_retention_days = settings.keeping.memory_days.into();
+    }
+
+    /// Starts the keeper again, with doubts in its clock: it has another one that is never set.
+    pub fn doubt(&mut self, other: &Time) {
+        let (other, start) = (other.clone(), UnixMillis::from(START));
+        let (store, lane) = (Arc::clone(&self.store), Arc::clone(&self.lane));
+        let keeper = Keeper::new(store, lane, self.time.clock(), SETTINGS, None);
+        let keeper = keeper.with_budget(Budget::UNBOUNDED);
+        self.keeper = keeper.doubting(Arc::new(move || start.until(other.now())));
     }
 
     pub async fn set_topic(&self, digit: char, ingest_policy: IngestPolicy) {
@@ -170,10 +185,10 @@ impl Node {
             pace: Pace::Unbounded,
             until: None,
         };
-        let now = self.time.now();
-        let before = UnixMillis(now.0 + 1);
-        let target = Target::Before { topic: topic(digit), before };
-        sweep.run(&target, now, &mut |_| {}).await.expect("the sweep ends").0
+        let mut aging = Aging::before([topic(digit)], UnixMillis(self.time.now().0 + 1));
+        let (left, _) = sweep.age(&mut aging, &mut |_| {}).await.expect("the sweep ends");
+        aging.into_result().expect("the topic can be looked at");
+        left
     }
 
     /// A round of upkeep, and all the space given back that there is to give.

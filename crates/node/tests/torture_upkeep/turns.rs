@@ -10,7 +10,7 @@ use kukuri_core::{Cutoffs, IngestPolicy, TopicId};
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::conformance::signing::{Author, Draft};
-use kukuri_store::{Scope, Store, StoreError};
+use kukuri_store::{Dated, Scope, Store, StoreError};
 
 use crate::home::Home;
 use crate::rig::{DAY, Node, START, Time, topic};
@@ -49,7 +49,7 @@ impl Double for Unreadable {
         of: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         match of == topic('a') {
             true => self.unreadable(),
             false => self.store.aged(of, cutoffs, events_max).await,

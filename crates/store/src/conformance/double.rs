@@ -12,7 +12,7 @@ use kukuri_event::{EventId, UnixSeconds};
 use tokio::sync::watch;
 
 use crate::{
-    Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store,
+    Dated, Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store,
     StoreError, Tidied,
 };
 
@@ -67,7 +67,7 @@ pub trait Double: Send + Sync + 'static {
         topic: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         self.behind().aged(topic, cutoffs, events_max).await
     }
 
@@ -151,7 +151,7 @@ impl<D: Double> Store for D {
         topic: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         Double::aged(self, topic, cutoffs, events_max).await
     }
 

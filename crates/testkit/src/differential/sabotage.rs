@@ -10,8 +10,8 @@ use kukuri_core::{
 use kukuri_event::{EventId, TagLetter, UnixSeconds, Values};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::{
-    Entry, FeedError, Forgettable, Hits, Model, Place, Query, QueryError, Recent, Scope, Store,
-    StoreError,
+    Dated, Entry, FeedError, Forgettable, Hits, Model, Place, Query, QueryError, Recent, Scope,
+    Store, StoreError,
 };
 
 /// What the store does wrong.
@@ -216,7 +216,7 @@ impl Double for Sabotaged {
         topic: TopicId,
         mut cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         if self.does(Sabotage::ForgetsHistory) {
             cutoffs.history = None;
         }

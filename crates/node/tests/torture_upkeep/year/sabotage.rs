@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use kukuri_core::{Cutoffs, TopicId, UnixMillis};
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::conformance::double::Double;
-use kukuri_store::{Forgettable, Scope, Store, StoreError};
+use kukuri_store::{Dated, Forgettable, Scope, Store, StoreError};
 
 use super::Year;
 use super::oracle::Oracle;
@@ -44,7 +44,7 @@ impl Double for Faulty {
         topic: TopicId,
         cutoffs: Cutoffs,
         events_max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
+    ) -> Result<Vec<Dated>, StoreError> {
         if self.wrong == Wrong::Aged && topic == rig::topic('c') {
             return Ok(Vec::new());
         }

@@ -1,0 +1,232 @@
+//! One round of upkeep: what is felt, what leaves, and in which order.
+
+use std::time::Duration;
+
+use kukuri_core::ladder::{Cause, Pressure};
+use kukuri_core::{Belief, Fence, Look, Removed, Stats, UnixMillis, plan};
+use kukuri_store::{StoreError, Tidied};
+use tokio::time::Instant;
+
+use super::felt::is_of_use;
+use super::{Aging, Ended, Keeper, Pace, Sweep, UpkeepError};
+
+/// How often what has aged is looked for, in every topic.
+const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
+/// How often space is given back while events leave: the more of it at once, the less it costs.
+const TIDY_INTERVAL: Duration = Duration::from_secs(20);
+/// How much space is given back between two rounds, in steps of the store.
+const TIDY_STEPS_MAX: usize = 64;
+
+impl Keeper {
+    /// One round, unless another instance does them.
+    pub async fn round(&mut self) -> Result<(), UpkeepError> {
+        let held = self.hold().await?;
+        self.upkept.send_modify(|upkept| upkept.holds = held.is_some());
+        let Some(lease) = held else {
+            self.ladder = None;
+            return Ok(());
+        };
+        let end = self.budget.round.map(|time| Instant::now() + time);
+        // What fails does not keep the others from their turn.
+        let mut failed = Failed::default();
+        let felt = failed.unless(self.feel(lease.fence).await).unwrap_or(Pressure::Between);
+        let now = (self.clock)();
+        let plausible = self.judge(now).await? == Belief::Plausible;
+        if plausible {
+            self.begin(lease.fence, now, &mut failed).await?;
+            // What has aged leaves first, then what has to make room, and then what was remembered of either.
+            self.age(end, &mut failed).await?;
+        }
+        self.make_room(&felt, now, &mut failed).await?;
+        if plausible && self.aging.is_none() {
+            self.sweep_pending(now, end, &mut failed).await?;
+        }
+        if self.is_time_to_tidy(&felt) {
+            failed.unless(self.tidy().await);
+        }
+        failed.into_result()
+    }
+
+    /// What has expired leaves at once. The rest of a full round is begun when it is time for one.
+    async fn begin(
+        &mut self,
+        fence: Fence,
+        now: UnixMillis,
+        failed: &mut Failed,
+    ) -> Result<(), UpkeepError> {
+        let (topics, node) = self.stats().await?;
+        let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
+        let (now_due, mut rest): (Vec<Look>, Vec<Look>) =
+            looks.into_iter().partition(|look| *look == Look::Expired);
+        for look in &now_due {
+            failed.unless(self.sweep(look, fence, now, self.urgent_end()).await);
+        }
+        if !self.is_under_way() && self.is_time_for_all(now) {
+            self.full_round_at = Some(now);
+            self.aging = Some(Aging::planned(&rest));
+            rest.retain(|look| !makes_room(look) && !matches!(look, Look::Aged { .. }));
+            self.pending.extend(rest);
+        }
+        Ok(())
+    }
+
+    /// Whether it can be that late. What was begun by a clock that cannot is begun again.
+    async fn judge(&mut self, now: UnixMillis) -> Result<Belief, StoreError> {
+        let Some(doubt) = &mut self.doubt else { return Ok(Belief::Plausible) };
+        let belief = doubt.judge(&*self.store, now).await?;
+        let clock_ahead = match belief {
+            Belief::Plausible => Duration::ZERO,
+            Belief::Ahead { by } => by,
+        };
+        if belief != Belief::Plausible {
+            (self.aging, self.full_round_at) = (None, None);
+            self.pending.clear();
+        }
+        self.upkept.send_modify(|upkept| upkept.clock_ahead = clock_ahead);
+        Ok(belief)
+    }
+
+    /// A disk that is short of space gets it at once.
+    fn is_time_to_tidy(&self, felt: &Pressure) -> bool {
+        let due = self.tidied_at.is_none_or(|last| last.elapsed() >= TIDY_INTERVAL);
+        due || !self.is_under_way() || matches!(felt, Pressure::High(Cause::Disk { .. }))
+    }
+
+    /// Whether something of the last full round is left to do.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.aging.is_some() || !self.pending.is_empty()
+    }
+
+    /// Goes on with what has aged, as long as there is time. What fails is found again by the next full round.
+    async fn age(&mut self, end: Option<Instant>, failed: &mut Failed) -> Result<(), UpkeepError> {
+        let Some(mut aging) = self.aging.take() else { return Ok(()) };
+        if let Some(lease) = self.hold().await? {
+            let mut told = |chunk: Removed| self.count_removed(chunk);
+            let swept = self.sweeper(lease.fence, end).age(&mut aging, &mut told).await;
+            match failed.unless(swept.map_err(UpkeepError::from)) {
+                Some((_, Ended::Done)) => {
+                    failed.unless(aging.into_result().map_err(UpkeepError::from));
+                }
+                _ => self.aging = Some(aging),
+            }
+        }
+        Ok(())
+    }
+
+    fn count_removed(&self, chunk: Removed) {
+        self.upkept.send_modify(|upkept| upkept.removed_links += chunk.events);
+    }
+
+    /// Goes on with what else the full round looks for, as long as there is time. What fails is looked for
+    /// again in the next one.
+    async fn sweep_pending(
+        &mut self,
+        now: UnixMillis,
+        end: Option<Instant>,
+        failed: &mut Failed,
+    ) -> Result<(), UpkeepError> {
+        while let Some(look) = self.pending.front().cloned() {
+            let Some(lease) = self.hold().await? else { return Ok(()) };
+            let ended = failed.unless(self.sweep(&look, lease.fence, now, end).await);
+            if ended == Some(Ended::OutOfTime) {
+                break;
+            }
+            self.pending.pop_front();
+            // Waiting for what fails takes time as well.
+            if ended.is_none() && end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is over its limit lets the oldest go, once what has aged has left.
+    async fn make_room(
+        &mut self,
+        felt: &Pressure,
+        now: UnixMillis,
+        failed: &mut Failed,
+    ) -> Result<(), UpkeepError> {
+        let (topics, node) = self.stats().await?;
+        let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
+        for look in looks.iter().filter(|look| makes_room(look) && is_of_use(look, felt, &node)) {
+            let Some(lease) = self.hold().await? else { return Ok(()) };
+            failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
+        }
+        Ok(())
+    }
+
+    fn urgent_end(&self) -> Option<Instant> {
+        self.budget.urgent.map(|time| Instant::now() + time)
+    }
+
+    /// Whether what has aged is to be looked for; a clock that went back begins anew.
+    fn is_time_for_all(&self, now: UnixMillis) -> bool {
+        let due = |last: UnixMillis| last > now || last.until(now) >= FULL_ROUND_INTERVAL;
+        self.full_round_at.is_none_or(due)
+    }
+
+    async fn sweep(
+        &self,
+        look: &Look,
+        fence: Fence,
+        now: UnixMillis,
+        until: Option<Instant>,
+    ) -> Result<Ended, UpkeepError> {
+        let mut told = |chunk: Removed| match look {
+            Look::Expired => {
+                self.upkept.send_modify(|upkept| upkept.expired_events += chunk.events)
+            }
+            Look::Forgettable { .. } => {
+                self.upkept.send_modify(|upkept| upkept.forgotten += chunk.events);
+            }
+            _ => self.count_removed(chunk),
+        };
+        let (_, ended) = self.sweeper(fence, until).run(look, now, &mut told).await?;
+        Ok(ended)
+    }
+
+    fn sweeper(&self, fence: Fence, until: Option<Instant>) -> Sweep<'_> {
+        let (store, lane) = (&*self.store, &*self.lane);
+        Sweep { store, lane, fence: Some(fence), pace: Pace::BESIDE_INGEST, until }
+    }
+
+    /// Gives space back, a little at a time.
+    async fn tidy(&mut self) -> Result<(), UpkeepError> {
+        self.tidied_at = Some(Instant::now());
+        for _ in 0..TIDY_STEPS_MAX {
+            match self.store.tidy().await? {
+                Tidied::More => tokio::task::yield_now().await,
+                Tidied::Done => break,
+                Tidied::Blocked(why) => {
+                    tracing::debug!(why, "space is given back later");
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What failed first in a round.
+#[derive(Default)]
+struct Failed(Option<UpkeepError>);
+
+impl Failed {
+    /// What was done, unless it failed.
+    fn unless<T>(&mut self, done: Result<T, UpkeepError>) -> Option<T> {
+        done.map_err(|error| {
+            tracing::debug!(%error, "upkeep goes on with what comes next");
+            self.0.get_or_insert(error);
+        })
+        .ok()
+    }
+
+    fn into_result(self) -> Result<(), UpkeepError> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+fn makes_room(look: &Look) -> bool {
+    matches!(look, Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
+}
