@@ -140,7 +140,7 @@ impl PostgresStore {
         let mut lane = self.lane.lock().await;
         let mut session = match std::mem::replace(&mut *lane, Lane::Lost) {
             Lane::Open(session) => session,
-            Lane::Lost => Box::new(self.open_lane().await?),
+            Lane::Lost => self.open_lane().await?,
             Lane::Failed(why) => {
                 *lane = Lane::Failed(why.clone());
                 return Err(StoreError::Io(why).into());
@@ -347,7 +347,7 @@ impl Store for PostgresStore {
     async fn reopen(&self) -> Result<(), StoreError> {
         let opened = within(APPLY_LIMIT, "opening the lane", async {
             let mut lane = self.lane.lock().await;
-            *lane = Lane::Open(Box::new(self.open_lane().await?));
+            *lane = Lane::Open(self.open_lane().await?);
             Ok(())
         });
         Ok(opened.await?)
