@@ -20,6 +20,16 @@ pub struct Witness {
     pub passed: Passed,
 }
 
+impl Witness {
+    /// The time that it is at least.
+    pub fn earliest(self) -> UnixMillis {
+        match self.passed {
+            Passed::Measured(passed) => self.at.saturating_add(passed),
+            Passed::Unknown => self.at,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
     /// By a clock that nobody sets.

@@ -53,12 +53,12 @@ impl Number {
         created_at: UnixSeconds,
         key: &DocumentKey,
     ) -> [Number; NUMBERS_PER_DOCUMENT as usize] {
-        let mut bytes = key.event_id.as_bytes().to_vec();
-        bytes.extend_from_slice(key.topic_id.as_str().as_bytes());
-        let first = hash(&bytes);
         let second = Self::second(created_at);
+        // Each has a place of its own: who looks for documents that want one place finds none that want eight.
         std::array::from_fn(|step| {
-            let place = first.wrapping_add(step as u64) & SAME_SECOND_MASK;
+            let parts =
+                [&[step as u8][..], key.event_id.as_bytes(), key.topic_id.as_str().as_bytes()];
+            let place = hash(&parts.concat()) & SAME_SECOND_MASK;
             Self(second | place as i64)
         })
     }

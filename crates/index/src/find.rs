@@ -121,6 +121,8 @@ impl Tables {
         for row in desk.rows(&sql, vec![these.into(), ask.seq_max().0.into()]).await? {
             let (candidate, trail) = candidate(&row)?;
             ranking.look(&candidate, &trail);
+            // Long texts take a while, and others wait for this thread.
+            tokio::task::consume_budget().await;
         }
         Ok(())
     }

@@ -79,6 +79,8 @@ fn shorten(glyphs: Vec<Glyph>) -> Vec<Glyph> {
     let mut kept: Vec<Glyph> = Vec::with_capacity(glyphs.len());
     // The kana that were kept since the script last changed, and their script.
     let (mut run_chars, mut script) = (0, Sort::Separator);
+    // Where the marks end that were met last.
+    let mut marks_end = 0;
     for (place, glyph) in glyphs.iter().enumerate() {
         if glyph.char != PROLONGED {
             run_chars = if glyph.sort == script { run_chars + 1 } else { 1 };
@@ -87,8 +89,11 @@ fn shorten(glyphs: Vec<Glyph>) -> Vec<Glyph> {
             continue;
         }
         let kana = matches!(script, Sort::Hiragana | Sort::Katakana);
-        let next = glyphs[place + 1..].iter().find(|next| next.char != PROLONGED);
-        let inside = next.is_some_and(|next| next.sort == script);
+        if place >= marks_end {
+            let marks = glyphs[place..].iter().take_while(|glyph| glyph.char == PROLONGED);
+            marks_end = place + marks.count();
+        }
+        let inside = glyphs.get(marks_end).is_some_and(|next| next.sort == script);
         let repeated = kept.last().is_some_and(|last| last.char == PROLONGED);
         let last = !inside && run_chars + 1 >= PROLONGED_WORD_CHARS_MIN;
         if kana && !repeated && !last {
@@ -108,6 +113,13 @@ mod tests {
 
     fn folded(text: &str) -> String {
         fold(text).iter().map(|glyph| glyph.char).collect()
+    }
+
+    #[test]
+    fn marks_without_end_are_few() {
+        let marks = "ー".repeat(20_000);
+        assert_eq!(folded(&format!("すご{marks}い")), "すごーい");
+        assert_eq!(folded(&format!("さーば{marks}")), "さーば");
     }
 
     #[test]

@@ -106,11 +106,35 @@ pub(crate) fn length(trail: &[u8]) -> usize {
 
 /// How often the units stand together in a trail.
 pub(crate) fn occurrences(trail: &[u8], stamps: &[u16]) -> usize {
+    if stamps.is_empty() {
+        return 0;
+    }
+    let borders = borders(stamps);
     let (pairs, _) = trail.as_chunks::<2>();
-    let same = |window: &&[[u8; 2]]| {
-        window.iter().zip(stamps).all(|(bytes, stamp)| u16::from_be_bytes(*bytes) == *stamp)
-    };
-    if stamps.is_empty() { 0 } else { pairs.windows(stamps.len()).filter(same).count() }
+    let (mut same, mut count) = (0, 0);
+    for stamp in pairs.iter().map(|bytes| u16::from_be_bytes(*bytes)) {
+        while same > 0 && stamps.get(same) != Some(&stamp) {
+            same = borders[same - 1];
+        }
+        same += usize::from(stamps[same] == stamp);
+        count += usize::from(same == stamps.len());
+    }
+    count
+}
+
+/// How much of what ends at each place is also the beginning, so that nothing of a trail is compared again and
+/// again, whatever was chosen to be written and asked (Knuth, Morris and Pratt).
+fn borders(stamps: &[u16]) -> Vec<usize> {
+    let mut borders = vec![0; stamps.len()];
+    let mut same = 0;
+    for place in 1..stamps.len() {
+        while same > 0 && stamps[place] != stamps[same] {
+            same = borders[same - 1];
+        }
+        same += usize::from(stamps[place] == stamps[same]);
+        borders[place] = same;
+    }
+    borders
 }
 
 /// The two bytes that stand for a unit.
@@ -138,4 +162,25 @@ pub(crate) fn mix(number: u64) -> u64 {
     const FACTOR: u64 = 0xff51_afd7_ed55_8ccd;
     let mixed = (number ^ (number >> 33)).wrapping_mul(FACTOR);
     mixed ^ (mixed >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However often beginnings repeat, all places are found that comparing everywhere would find.
+        #[test]
+        fn every_place_is_counted(
+            units in prop::collection::vec(1_u16..3, 0..40),
+            stamps in prop::collection::vec(1_u16..3, 1..6),
+        ) {
+            let trail: Vec<u8> = units.iter().flat_map(|unit| unit.to_be_bytes()).collect();
+            let everywhere = units.windows(stamps.len()).filter(|window| *window == stamps).count();
+            prop_assert_eq!(occurrences(&trail, &stamps), everywhere);
+            prop_assert_eq!(occurrences(&trail, &[]), 0);
+        }
+    }
 }

@@ -118,8 +118,9 @@ impl Units {
                 kept.push(unit);
                 continue;
             }
+            // What one sign of the text became several units of has no text between them.
             let mut from = unit.from;
-            while let Some(prefix) = kept.pop_if(|last| &text[last.to..from] == ":") {
+            while let Some(prefix) = kept.pop_if(|last| text.get(last.to..from) == Some(":")) {
                 from = prefix.from;
             }
         }

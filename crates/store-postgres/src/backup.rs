@@ -30,12 +30,12 @@ const VERSIONS: &str = "schema_version";
 
 /// Nobody can make a partition until the tables are locked, so that must not take long, whatever becomes of
 /// this program meanwhile.
-const HURRIED: &str = "SET lock_timeout = '2s'; SET idle_session_timeout = '10s';
+const HURRIED: &str = "SET application_name = 'kukuri backup'; SET lock_timeout = '2s'; SET idle_session_timeout = '10s';
     SET idle_in_transaction_session_timeout = '10s'";
 
 /// Tables of any size are copied. The server still notices a program that hangs between two of them.
 const UNHURRIED: &str = "SET statement_timeout = 0; SET idle_session_timeout = 0;
-    SET idle_in_transaction_session_timeout = '10min'; SET application_name = 'kukuri backup'";
+    SET idle_in_transaction_session_timeout = '10min'";
 
 /// How often to begin again because somebody dropped a partition at the wrong moment. None is made then.
 const ATTEMPTS_MAX: u32 = 5;

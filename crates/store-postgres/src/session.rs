@@ -90,7 +90,7 @@ impl Server {
             };
             let mut connection = self.options(name).connect().await?;
             match role {
-                Role::Setup => run(&mut connection, SETUP).await?,
+                Role::Setup => prepare_setup(&mut connection).await?,
                 Role::Lane(fsync) => prepare_lane(&mut connection, fsync).await?,
                 Role::Reader => prepare_reader(&mut connection).await?,
                 Role::Notifier => run(&mut connection, NOTIFIER).await?,
@@ -104,6 +104,13 @@ impl Server {
 
 async fn run(connection: &mut PgConnection, sql: &'static str) -> sqlx::Result<()> {
     raw_sql(sql).execute(connection).await.map(drop)
+}
+
+/// A migration of a program that is gone must not go on for hours.
+async fn prepare_setup(connection: &mut PgConnection) -> sqlx::Result<()> {
+    run(connection, SETUP).await?;
+    let _ = run(connection, WATCH).await;
+    Ok(())
 }
 
 async fn prepare_lane(connection: &mut PgConnection, fsync: Fsync) -> sqlx::Result<()> {

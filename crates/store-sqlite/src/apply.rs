@@ -12,7 +12,7 @@ use crate::departed::Pass;
 use crate::desk::{Desk, TopicNumbers, bounds, moment};
 use crate::error::{OrStore, corrupt};
 use crate::tail::{Segment, Tail, TailAt};
-use crate::{Options, connection, facts, run, tidy, write};
+use crate::{Options, connection, facts, run, schema, tidy, write};
 
 /// What the writing thread remembers between batches.
 pub(crate) struct Writer {
@@ -100,7 +100,9 @@ impl Writer {
 fn run(desk: &mut Desk, batch: &[Command], run_events: usize) -> Result<Decision, StoreError> {
     let Desk { conn, numbers, tail } = desk;
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).or_store()?;
-    let bounds = moment(&tx)?;
+    // No later try of this program will do.
+    schema::check_newest(&tx, StoreError::Corrupt)?;
+    let bounds = bounds(&tx)?;
     let base = bounds.head;
     let mut segment = current(tail, &tx, numbers, base)?;
     let decision = prepare(&tx, numbers, &segment, bounds, batch)?;

@@ -168,8 +168,8 @@ pub(crate) fn bounds(conn: &Connection) -> Result<FeedBounds, StoreError> {
     Ok(FeedBounds { epoch: Epoch(epoch), floor: Seq(floor), head: Seq(head) })
 }
 
-/// The same, if the file is as this program knows it.
+/// The same, if the file is as this program knows it. Otherwise a newer program will be able to read it.
 pub(crate) fn moment(conn: &Connection) -> Result<FeedBounds, StoreError> {
-    schema::check_newest(conn)?;
+    schema::check_newest(conn, StoreError::Unavailable)?;
     bounds(conn)
 }

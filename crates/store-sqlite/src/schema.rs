@@ -41,13 +41,16 @@ pub(crate) fn newest() -> u32 {
 
 /// A program that runs while a newer one changes the schema neither reads nor writes any more: it does not
 /// know what it would read, or would have to write. Looked at in every transaction, which costs a microsecond.
-pub(crate) fn check_newest(conn: &Connection) -> Result<(), StoreError> {
+pub(crate) fn check_newest(
+    conn: &Connection,
+    fault: fn(String) -> StoreError,
+) -> Result<(), StoreError> {
     let mut select = conn.prepare_cached("PRAGMA user_version").or_store()?;
     let version: u32 = select.query_row([], |row| row.get(0)).or_store()?;
     if version == newest() {
         return Ok(());
     }
-    Err(StoreError::Corrupt(format!(
+    Err(fault(format!(
         "another program has changed the schema of events.db to {version} while this one, which knows {}, \
          was running: stop it and run the newer program",
         newest()

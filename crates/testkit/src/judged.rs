@@ -7,6 +7,8 @@ use serde::Deserialize;
 pub const HOSTILE: &[&str] = &[
     "\"",
     "\"\"",
+    // One sign that becomes several words, the last of which looks like an id with what follows.
+    "½aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "\"\"\"",
     "'",
     "' OR '1'='1",

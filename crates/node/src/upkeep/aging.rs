@@ -13,13 +13,15 @@ use kukuri_store::{Dated, Store, StoreError};
 const LOOK_EVENTS_MAX: usize = 8_000;
 /// How many they are in the beginning: a topic of few events need not be looked at far ahead.
 const LOOK_EVENTS_FIRST: usize = 256;
-/// Events of all topics that are known ahead in the beginning, however many topics there are.
-const KNOWN_EVENTS_MAX: usize = 64 * 1024;
+/// Events of all topics that are known ahead, however many topics there are (but one of each).
+const KNOWN_EVENTS_MAX: usize = 256 * 1024;
 
 /// What has aged in several topics, and what is known of it so far.
 #[derive(Debug, Default)]
 pub struct Aging {
     streams: Vec<Stream>,
+    /// Events that are looked for at once in one topic: its share of what may be known.
+    look_events_max: usize,
     failed: Option<StoreError>,
 }
 
@@ -75,10 +77,11 @@ impl Aging {
         };
         let mut streams: Vec<Stream> = topics.map(stream).collect();
         let share = KNOWN_EVENTS_MAX / streams.len().max(1);
+        let look_events_max = share.clamp(1, LOOK_EVENTS_MAX);
         for stream in &mut streams {
-            stream.look_events = share.clamp(1, LOOK_EVENTS_FIRST);
+            stream.look_events = look_events_max.min(LOOK_EVENTS_FIRST);
         }
-        Self { streams, failed: None }
+        Self { streams, look_events_max, failed: None }
     }
 
     /// A topic of which nothing is known, though there may be more.
@@ -91,7 +94,7 @@ impl Aging {
     pub(super) async fn look(&mut self, nth: usize, store: &dyn Store) {
         let stream = &mut self.streams[nth];
         let looked_for = stream.look_events;
-        stream.look_events = looked_for.saturating_mul(2).min(LOOK_EVENTS_MAX);
+        stream.look_events = looked_for.saturating_mul(2).min(self.look_events_max);
         stream.looked = Looked::AtAll;
         match store.aged(stream.topic.clone(), stream.cutoffs, looked_for).await {
             Err(error) => {

@@ -1,5 +1,6 @@
 //! Doubt in the clock, for who does what cannot be undone.
 
+use std::mem::discriminant;
 use std::time::Duration;
 
 use kukuri_core::{Belief, Cursor, Passed, Seq, UnixMillis, Witness, believe};
@@ -7,10 +8,18 @@ use kukuri_store::{FeedError, Store, StoreError};
 
 use crate::clock::Steady;
 
+/// So long after a start the system may still be finding out what time it is.
+const SETTLE_TIME: Duration = Duration::from_secs(10 * 60);
+
 /// What is known of the time.
 pub(super) struct Doubt {
     steady: Steady,
-    /// The last time that was believed, and what the steady clock said then.
+    /// What the steady clock said in the beginning.
+    began: Duration,
+    /// When the last row of the feed was written, in the beginning: later ones were written by the clock that is
+    /// in doubt.
+    last_row_at: Option<UnixMillis>,
+    /// The latest time that was believed, and what the steady clock said then.
     believed: Option<(UnixMillis, Duration)>,
     /// What was thought last.
     last: Belief,
@@ -18,34 +27,43 @@ pub(super) struct Doubt {
 
 impl Doubt {
     pub fn new(steady: Steady) -> Self {
-        Self { steady, believed: None, last: Belief::Plausible }
+        let began = steady();
+        Self { steady, began, last_row_at: None, believed: None, last: Belief::Plausible }
     }
 
-    /// Whether it can be that time now. Who has just begun asks the last row of the feed.
+    /// Whether it can be that time now.
     pub async fn judge(
         &mut self,
         store: &dyn Store,
         now: UnixMillis,
     ) -> Result<Belief, StoreError> {
+        if self.last_row_at.is_none() {
+            self.last_row_at = last_row_at(store).await?;
+        }
         let steady = (self.steady)();
-        let witness = match self.believed {
+        let witness = self.witness(steady);
+        let belief = believe(now, witness);
+        // A clock that is behind is no witness: when it is set right, that is no jump ahead.
+        let is_latest = witness.is_some_and(|witness| witness.earliest() <= now);
+        if belief == Belief::Plausible && is_latest {
+            self.believed = Some((now, steady));
+        }
+        if discriminant(&std::mem::replace(&mut self.last, belief)) != discriminant(&belief) {
+            tell(belief);
+        }
+        Ok(belief)
+    }
+
+    /// Who has just begun goes by the last row of the feed.
+    fn witness(&self, steady: Duration) -> Option<Witness> {
+        let is_settled = steady.saturating_sub(self.began) >= SETTLE_TIME;
+        match self.believed.filter(|_| is_settled) {
             Some((at, then)) => {
                 let passed = Passed::Measured(steady.saturating_sub(then));
                 Some(Witness { at, passed })
             }
-            None => {
-                let at = last_row_at(store).await?;
-                at.map(|at| Witness { at, passed: Passed::Unknown })
-            }
-        };
-        let belief = believe(now, witness);
-        if belief == Belief::Plausible {
-            self.believed = Some((now, steady));
+            None => self.last_row_at.map(|at| Witness { at, passed: Passed::Unknown }),
         }
-        if std::mem::replace(&mut self.last, belief) != belief {
-            tell(belief);
-        }
-        Ok(belief)
     }
 }
 

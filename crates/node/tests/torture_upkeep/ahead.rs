@@ -64,9 +64,31 @@ async fn ahead_at_start(home: Home) {
     time.pass(91 * DAY);
     node.doubt(&other);
     assert_eq!(round(&mut node).await, (1, true));
+    assert_eq!(node.say(&note(1)).await, "");
+    pass([&time, &other], ROUND);
+    assert_eq!(round(&mut node).await, (2, true), "what that clock has dated tells nothing");
     time.back(2 * DAY);
     node.doubt(&other);
-    assert_eq!(round(&mut node).await, (0, false), "nodes are away for a while");
+    assert_eq!(round(&mut node).await, (1, false), "nodes are away for a while");
+    node.end().await;
+}
+
+/// Some machines know the time only when somebody has told them.
+async fn behind_at_start(home: Home) {
+    let (time, other) = (Time::start(), Time::start());
+    let mut node = Node::start(home.open().await, &time);
+    node.set_topic('a', IngestPolicy::default()).await;
+    assert_eq!(node.say(&note(0)).await, "");
+    time.back(AGE);
+    node.doubt(&other);
+    for _ in 0..2 {
+        assert_eq!(round(&mut node).await, (1, false));
+        pass([&time, &other], DAY);
+    }
+    time.pass(AGE);
+    assert_eq!(round(&mut node).await, (1, false), "to be set right is no jump");
+    time.pass(2 * DAY);
+    assert_eq!(round(&mut node).await, (1, true), "and now it is");
     node.end().await;
 }
 
@@ -74,10 +96,12 @@ async fn ahead_at_start(home: Home) {
 async fn by_a_clock_that_is_ahead_nothing_leaves_on_sqlite() {
     ahead(Home::sqlite()).await;
     ahead_at_start(Home::sqlite()).await;
+    behind_at_start(Home::sqlite()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn by_a_clock_that_is_ahead_nothing_leaves_on_postgres() {
     ahead(Home::postgres()).await;
     ahead_at_start(Home::postgres()).await;
+    behind_at_start(Home::postgres()).await;
 }
