@@ -31,13 +31,3 @@ impl Report {
         Ok(())
     }
 }
-
-/// One figure beside its limit.
-pub fn figure(relay: &str, name: &str, value: f64, limit: Option<f64>) {
-    let limit = match limit {
-        Some(limit) if value <= limit => format!("at most {limit}: holds"),
-        Some(limit) => format!("at most {limit}: MISSED"),
-        None => "for comparison".to_owned(),
-    };
-    println!("# {relay}: {name}: {value:.2} ({limit})");
-}

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
+use kukuri_testkit::figure::figure;
 use tokio::time::{Instant as Moment, sleep, sleep_until};
 
 use crate::load::Load;
 use crate::meter::Percentiles;
 use crate::relays::{Home, Postgres, Running};
-use crate::report::{Report, figure};
+use crate::report::Report;
 use crate::scenario::ingest;
 use crate::socket::{Socket, accepted};
 use crate::target::Target;

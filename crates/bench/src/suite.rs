@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use kukuri_testkit::figure::figure;
 use tokio::time::sleep;
 
 use crate::load::Load;
 use crate::meter::{sync_micros, verify_micros};
 use crate::relays::{Postgres, Running, node, nostr_rs_relay};
-use crate::report::{Report, figure};
+use crate::report::Report;
 use crate::scenario::{Crowd, fanout, idle, ingest, memory, query};
 use crate::target::Target;
 

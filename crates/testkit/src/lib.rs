@@ -9,6 +9,7 @@ pub mod convergence;
 pub mod cpu;
 pub mod delivery;
 pub mod differential;
+pub mod figure;
 pub mod generate;
 pub mod judged;
 pub mod mount;

@@ -13,11 +13,12 @@ use kukuri_core::{Seq, TopicId};
 use kukuri_event::UnixSeconds;
 use kukuri_feed::{Consumer, Generation, Home, Place, Sync};
 use kukuri_index::{Ask, Index, Kinds, Projection, Start};
+use kukuri_testkit::figure::figure;
 use kukuri_testkit::postgres::{Cluster, Durability, Settings};
 use tempfile::TempDir;
 
 use corpus::{Corpus, Frequency, NOW};
-use meter::{Times, cpu, figure, verify_micros};
+use meter::{Times, cpu, verify_micros};
 
 /// As the node has it.
 #[global_allocator]

@@ -48,13 +48,3 @@ impl Times {
         times.get(place).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
     }
 }
-
-/// One figure beside its limit.
-pub fn figure(name: &str, what: &str, value: f64, limit: Option<f64>) {
-    let limit = match limit {
-        Some(limit) if value <= limit => format!("at most {limit}: holds"),
-        Some(limit) => format!("at most {limit}: MISSED"),
-        None => "for comparison".to_owned(),
-    };
-    println!("# {name}: {what}: {value:.2} ({limit})");
-}

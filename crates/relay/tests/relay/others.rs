@@ -10,9 +10,15 @@ use kukuri_core::admission::{Rate, Verdict};
 use kukuri_relay::{Allowance, AuthPolicy, Authed, OpenGate, RelayConfig, RelayLimits, serve_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::rig::{Rig, author, config, limited, topic_id};
+
+/// How long a connection may take to say what it wants.
+const WAIT: Duration = Duration::from_millis(100);
+/// Less than answers are given.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Listens for a relay once more, with other paths.
 async fn listen(rig: &Rig, others: Router) -> (std::net::SocketAddr, tokio::task::JoinSet<()>) {
@@ -75,25 +81,33 @@ async fn the_gate_is_asked_about_readers_of_other_paths() {
 /// A connection that has lasted for as long as it may was closed in the middle of an answer.
 #[tokio::test]
 async fn an_answer_that_is_on_its_way_arrives() {
-    const WAIT: Duration = Duration::from_millis(100);
     let config = limited(|limits| RelayLimits { handshake_wait_max: WAIT, ..limits });
     let rig = Rig::with(config, OpenGate).await;
-    let slow = get(async || {
-        // It takes its time: longer than a connection may last.
-        tokio::time::sleep(5 * WAIT).await;
-        "at last"
+    let (asked, time_is_up) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let slow = get({
+        let (asked, time_is_up) = (Arc::clone(&asked), Arc::clone(&time_is_up));
+        async move || {
+            asked.notify_one();
+            time_is_up.notified().await;
+            "at last"
+        }
     });
     let (address, _serving) = listen(&rig, Router::new().route("/slow", slow)).await;
-    let (status, answer) = ask(address, "/slow", "x").await;
+    let later = async {
+        asked.notified().await;
+        // When the time of who came later and says nothing is up, so is that of who asks.
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        let _ = silent.read_to_end(&mut Vec::new()).await;
+        time_is_up.notify_one();
+    };
+    let both = async { tokio::join!(ask(address, "/slow", "x"), later) };
+    let ((status, answer), ()) = timeout(PATIENCE, both).await.expect("both end");
     assert!(status == 200 && answer.ends_with("at last"), "{answer}");
 }
 
 /// Only answers get more time: who says nothing, or half of something, is not waited for.
 #[tokio::test]
 async fn who_asks_nothing_gets_no_more_time() {
-    const WAIT: Duration = Duration::from_millis(100);
-    /// Less than answers are given.
-    const PATIENCE: Duration = Duration::from_secs(10);
     let config = limited(|limits| RelayLimits { handshake_wait_max: WAIT, ..limits });
     let rig = Rig::with(config, OpenGate).await;
     let quick = get(async || "quick");
