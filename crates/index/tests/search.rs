@@ -14,6 +14,8 @@ mod judged;
 mod laws;
 #[path = "search/many.rs"]
 mod many;
+#[path = "search/merges.rs"]
+mod merges;
 #[path = "search/names.rs"]
 mod names;
 #[path = "search/rig.rs"]
