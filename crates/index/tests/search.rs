@@ -6,6 +6,8 @@ mod back_ends;
 mod corpus;
 #[path = "search/follow.rs"]
 mod follow;
+#[path = "search/gone.rs"]
+mod gone;
 #[path = "search/hostile.rs"]
 mod hostile;
 #[path = "search/judged.rs"]

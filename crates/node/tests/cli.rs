@@ -77,7 +77,7 @@ stories! {
     http:
         http_and_nip50_find_what_people_expect
         what_is_gone_is_not_found_over_http
-        hostile_questions_over_http_are_answered_or_refused
+        hostile_questions_are_answered_or_refused
         topics_are_found_by_their_names
         http_goes_by_the_rules_of_the_relay;
     import:
