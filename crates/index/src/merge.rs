@@ -129,7 +129,7 @@ impl Tables {
             self.put_segment(desk, &made).await?;
         }
         let state = if end.is_some() { State::Merging } else { State::Spent };
-        for source in &mut sources {
+        for source in sources.iter_mut().filter(|source| source.state != state) {
             source.state = state;
             self.put_segment(desk, source).await?;
         }
