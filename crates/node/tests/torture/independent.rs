@@ -154,7 +154,7 @@ fn lag(report: &Report) -> Option<u64> {
 /// Each note is acknowledged before the next one is written.
 async fn publish(store: &dyn Store, name: &str, count: u32) {
     for nth in 0..count {
-        let draft = Draft::new(1, NOW).content(&format!("{name} {nth}"));
+        let draft = Draft::new(1, NOW).content(format!("{name} {nth}"));
         let draft = draft.tag("t", TopicId::global());
         let act = Act::Publish(Author::numbered(1).admit(&draft, NOW));
         let batch = Arc::new([Command { at: NOW.into(), act }]);
