@@ -1,5 +1,5 @@
 //! Loading the keys that the rules ask for, with the bounds of the feed: one statement, however many they
-//! are, and another one for events that are there.
+//! are. What follows from what was found takes a second one, where it was not foreseen by the first.
 
 use std::collections::BTreeSet;
 
@@ -15,48 +15,66 @@ use crate::numbers::TopicNumbers;
 use crate::rows::{self, columns, record_columns};
 use crate::subscriptions::{ById, Topics};
 
+/// With an event comes its record, and with the key of a replaceable event the one that won it: who
+/// decides asks for them next. Its first bytes lead to it as in [`EventId::prefix`], and dedupe says in
+/// which partition each would be.
 const KEYS: &str = concat!(
-    "SELECT ",
+    "WITH version AS MATERIALIZED (
+        SELECT v.* FROM (SELECT UNNEST($4::INTEGER[]) AS kind, UNNEST($5::BYTEA[]) AS pubkey,
+            UNNEST($6::BYTEA[]) AS d) AS k
+        JOIN current_versions v ON v.kind = k.kind AND v.pubkey = k.pubkey AND v.d = k.d),
+    known AS MATERIALIZED (
+        SELECT d.* FROM event_dedupe d WHERE d.id = ANY($1)
+        UNION ALL SELECT d.* FROM version v JOIN event_dedupe d
+            ON d.id = (('x' || encode(substr(v.event_id, 1, 8), 'hex'))::BIT(64)
+                # X'8000000000000000')::BIGINT)
+    SELECT ",
     columns!(dedupe),
-    " FROM event_dedupe d WHERE d.id = ANY($1)
+    ", ",
+    record_columns!(none),
+    " FROM known d
+    UNION ALL SELECT ",
+    columns!(record),
+    ", ",
+    record_columns!(),
+    " FROM known d JOIN events e ON e.seq = d.seq AND e.ingested_at = d.first_seen_at
     UNION ALL SELECT ",
     columns!(tombstone),
+    ", ",
+    record_columns!(none),
     " FROM (SELECT UNNEST($2::BYTEA[]) AS target_event_id, UNNEST($3::BYTEA[]) AS pubkey) AS k
     JOIN deletion_tombstones t ON t.target_event_id = k.target_event_id AND t.pubkey = k.pubkey
     UNION ALL SELECT ",
     columns!(version),
-    " FROM (SELECT UNNEST($4::INTEGER[]) AS kind, UNNEST($5::BYTEA[]) AS pubkey,
-        UNNEST($6::BYTEA[]) AS d) AS k
-    JOIN current_versions v ON v.kind = k.kind AND v.pubkey = k.pubkey AND v.d = k.d
+    ", ",
+    record_columns!(none),
+    " FROM version v
     UNION ALL SELECT ",
     columns!(usage),
+    ", ",
+    record_columns!(none),
     " FROM topic_usage u WHERE u.topic_no = ANY($7)
     UNION ALL SELECT ",
     columns!(node),
+    ", ",
+    record_columns!(none),
     " FROM node_state n WHERE n.one AND $8
     UNION ALL SELECT ",
     columns!(stand),
+    ", ",
+    record_columns!(none),
     " FROM feed_meta m CROSS JOIN lane l WHERE l.one
     UNION ALL SELECT ",
     columns!(schema),
+    ", ",
+    record_columns!(none),
     " FROM (SELECT version FROM schema_version ORDER BY version DESC LIMIT 1) AS s
     UNION ALL SELECT ",
     columns!(last),
+    ", ",
+    record_columns!(none),
     " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $9 ORDER BY seq DESC LIMIT 1) AS o"
 );
-
-/// Dedupe says in which partition each would be.
-const RECORDS: &str = concat!(
-    "SELECT ",
-    record_columns!(),
-    ", l.revision FROM lane l LEFT JOIN (
-        (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::BIGINT[]) AS ingested_at) AS k
-        JOIN events e ON e.seq = k.seq AND e.ingested_at = k.ingested_at) ON TRUE
-    WHERE l.one"
-);
-
-/// Where the revision stands in a row of [`RECORDS`].
-const RECORD_COLUMNS: usize = 11;
 
 /// What is there of the keys a batch needs, and where feed and lane stood then.
 pub(crate) struct Loaded {
@@ -112,10 +130,6 @@ async fn load_free_round(
 ) -> Result<Option<Loaded>, Fault> {
     let Some(numbers) = topics.numbers_of(&needs.topics) else { return Ok(None) };
     let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, needs).await?;
-    let revision = load_records(connection, &topics.numbers, &mut loaded.facts).await?;
-    if revision.is_some_and(|revision| revision != loaded.revision) {
-        return Ok(None);
-    }
     if !needs.topics.is_empty() {
         let subscriptions = topics.subscriptions.remembered(loaded.bounds.topics_version);
         let Some(subscriptions) = subscriptions else { return Ok(None) };
@@ -134,7 +148,6 @@ pub(crate) async fn load(
     let wanted: Vec<&TopicId> = needs.topics.iter().collect();
     let numbers = topics.numbers.find(connection, &wanted).await?;
     let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, needs).await?;
-    load_records(connection, &topics.numbers, &mut loaded.facts).await?;
     if !needs.topics.is_empty() {
         let version = loaded.bounds.topics_version;
         fill_in(&mut loaded.facts, &*topics.subscriptions.at(connection, version).await?);
@@ -168,13 +181,24 @@ async fn load_keys(
         .bind(needs.node.is_some())
         .bind(expected.head.0);
     let (mut stand, mut last, mut schema) = (None, None, 0);
-    for row in found.fetch_all(connection).await? {
+    let (mut known, mut records) = (Vec::new(), Vec::new());
+    for row in found.fetch_all(&mut *connection).await? {
         match row.try_get(0)? {
             rows::STAND => stand = Some(rows::stand(&row)?),
             rows::LAST => last = Some(rows::last(&row)?),
             rows::SCHEMA => schema = row.try_get(5)?,
+            rows::DEDUPE => known.push(rows::dedupe(&row)?),
+            rows::RECORD => records.push(row),
             sort => fact(sort, &row, numbers, &mut facts)?,
         }
+    }
+    add_winners(&mut facts);
+    // Others may share the first bytes of an id.
+    for (id, row) in known {
+        facts.dedupe.entry(id).and_modify(|known| *known = Some(row));
+    }
+    for record in read_records(connection, numbers, &records, rows::RECORD_FIRST).await? {
+        facts.records.entry(record.event().id()).and_modify(|known| *known = Some(record));
     }
     migrate::check_newest(schema)?;
     let stand = stand.ok_or_else(|| Fault::corrupt("feed_meta or lane is empty; run doctor"))?;
@@ -184,11 +208,6 @@ async fn load_keys(
 
 fn fact(sort: i16, row: &PgRow, numbers: &TopicNumbers, facts: &mut Facts) -> Result<(), Fault> {
     match sort {
-        rows::DEDUPE => {
-            let (key, row) = rows::dedupe(row)?;
-            // Others may share the first bytes of an id.
-            facts.dedupe.entry(key).and_modify(|known| *known = Some(row));
-        }
         rows::TOMBSTONE => {
             let (key, row) = rows::tombstone(row)?;
             facts.tombstones.insert(key, Some(row));
@@ -213,40 +232,26 @@ fn column<T>(values: impl Iterator<Item = T>) -> Vec<T> {
     values.collect()
 }
 
-/// The records of the ids that dedupe knows. Says at which revision they were read, if there are any.
-async fn load_records(
-    connection: &mut PgConnection,
-    numbers: &TopicNumbers,
-    facts: &mut Facts,
-) -> Result<Option<i64>, Fault> {
-    let stored = facts.dedupe.values().flatten();
-    let stored = stored.filter_map(|row| Some((row.seq?.0, row.first_seen_at.0)));
-    let (seqs, times): (Vec<i64>, Vec<i64>) = stored.unzip();
-    if seqs.is_empty() {
-        return Ok(None);
+/// The events that won a key were looked for as well.
+fn add_winners(facts: &mut Facts) {
+    for mark in facts.versions.values().flatten().filter_map(|version| version.mark) {
+        facts.dedupe.entry(mark.event_id).or_insert(None);
+        facts.records.entry(mark.event_id).or_insert(None);
     }
-    let found = sqlx::query(RECORDS).bind(seqs).bind(times);
-    let mut found = found.fetch_all(&mut *connection).await?;
-    let revision = found.first().map(|row| row.try_get(RECORD_COLUMNS)).transpose()?;
-    // Without records there is still a row with the revision.
-    found.retain(|row| row.try_get::<Option<i64>, _>(0).is_ok_and(|seq| seq.is_some()));
-    for record in read_records(connection, numbers, &found).await? {
-        facts.records.insert(record.event().id(), Some(record));
-    }
-    Ok(revision)
 }
 
-/// Reads rows of records, learning what topics they speak of.
+/// Reads rows of records, whose columns begin at `first`, learning what topics they speak of.
 pub(crate) async fn read_records(
     connection: &mut PgConnection,
     numbers: &TopicNumbers,
     found: &[PgRow],
+    first: usize,
 ) -> Result<Vec<Record>, Fault> {
     let mut topics = BTreeSet::new();
     for row in found {
-        let links: &[u8] = row.try_get(4)?;
+        let links = rows::record_links(row, first)?;
         topics.extend(rows::raw_links(links).map(|(number, _)| number));
     }
     numbers.learn(connection, topics).await?;
-    found.iter().map(|row| rows::record(row, numbers)).collect()
+    found.iter().map(|row| rows::record(row, first, numbers)).collect()
 }

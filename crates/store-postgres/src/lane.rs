@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Act, Command, Decision, Epoch, ReadSet, Seq, View, decide, needs};
+use kukuri_core::{Command, Decision, Epoch, ReadSet, Seq, View, decide, needs};
 use sqlx::postgres::PgConnection;
 use sqlx::raw_sql;
 
@@ -91,7 +91,7 @@ impl Session {
         let mut decision = None;
         if self.crowded_batches == 0 {
             decision = self.run_unseen(batch, topics).await?;
-            if decision.is_none() && !batch.iter().any(|command| names_stored(&command.act)) {
+            if decision.is_none() {
                 decision = self.run_free(batch, topics).await?;
             }
         }
@@ -210,14 +210,5 @@ impl Session {
             self.known = self.known.take().and_then(|known| known.after(&decision));
             return Ok(decision);
         }
-    }
-}
-
-/// Whether an act is about events that are there, so that one statement cannot tell all it needs.
-fn names_stored(act: &Act) -> bool {
-    match act {
-        Act::Unlink { .. } | Act::Evict { .. } | Act::Expire(_) => true,
-        Act::Fenced { act, .. } => names_stored(act),
-        _ => false,
     }
 }

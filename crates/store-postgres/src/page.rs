@@ -53,7 +53,7 @@ pub(crate) async fn page(
         Place::Records(after) => {
             let found = sqlx::query(RECORDS).bind(after.map_or(-1, |seq| seq.0)).bind(limit);
             let found = found.fetch_all(&mut *connection).await?;
-            let records = read_records(connection, numbers, &found).await?;
+            let records = read_records(connection, numbers, &found, 0).await?;
             Ok(records.into_iter().map(Entry::Record).collect())
         }
         Place::Dedupe(after) => {

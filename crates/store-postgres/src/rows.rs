@@ -93,17 +93,26 @@ macro_rules! record_columns {
         "e.seq, e.ingested_at, e.keep, e.state, e.links, e.event_id, e.pubkey, e.created_at, e.kind,
         e.sig, e.body"
     };
+    (none) => {
+        "NULL::BIGINT, NULL::BIGINT, NULL::SMALLINT, NULL::SMALLINT, NULL::BYTEA, NULL::BYTEA,
+        NULL::BYTEA, NULL::BIGINT, NULL::INTEGER, NULL::BYTEA, NULL::BYTEA"
+    };
 }
 pub(crate) use record_columns;
 
-/// The topic numbers of `rows` must be known.
-pub(crate) fn record(row: &PgRow, numbers: &TopicNumbers) -> Result<Record, Fault> {
-    let (keep, state): (i16, i16) = (row.try_get(2)?, row.try_get(3)?);
-    let (links, left) = links(row.try_get(4)?, numbers)?;
+/// The column `links` of a record whose columns begin at `first`.
+pub(crate) fn record_links(row: &PgRow, first: usize) -> Result<&[u8], Fault> {
+    Ok(row.try_get(first + 4)?)
+}
+
+/// A record whose columns begin at `first`. The topic numbers of its links must be known.
+pub(crate) fn record(row: &PgRow, first: usize, numbers: &TopicNumbers) -> Result<Record, Fault> {
+    let (keep, state): (i16, i16) = (row.try_get(first + 2)?, row.try_get(first + 3)?);
+    let (links, left) = links(record_links(row, first)?, numbers)?;
     Ok(Record {
-        seq: Seq(row.try_get(0)?),
-        body: body(json(row, 5)?)?,
-        ingested_at: UnixMillis(row.try_get(1)?),
+        seq: Seq(row.try_get(first)?),
+        body: body(json(row, first + 5)?)?,
+        ingested_at: UnixMillis(row.try_get(first + 1)?),
         keep: coded(Keep::from_code(keep), "keep", keep)?,
         state: coded(State::from_code(state), "state", state)?,
         links,
@@ -147,6 +156,10 @@ macro_rules! columns {
         "7::SMALLINT, convert_to(n.allowance, 'UTF8'), convert_to(n.leases, 'UTF8'),
         convert_to(n.past, 'UTF8'), NULL::BYTEA, NULL::BIGINT, n.events, n.bytes, NULL::BIGINT"
     };
+    (record) => {
+        "9::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
+        NULL::BIGINT, NULL::BIGINT, NULL::BIGINT, NULL::BIGINT"
+    };
 }
 pub(crate) use columns;
 
@@ -158,6 +171,9 @@ pub(crate) const STAND: i16 = 5;
 pub(crate) const LAST: i16 = 6;
 pub(crate) const NODE: i16 = 7;
 pub(crate) const SCHEMA: i16 = 8;
+/// Its own columns come after those that all have.
+pub(crate) const RECORD: i16 = 9;
+pub(crate) const RECORD_FIRST: usize = 9;
 
 pub(crate) fn dedupe(row: &PgRow) -> Result<(EventId, Dedupe), Fault> {
     let seen_count: i64 = row.try_get(7)?;

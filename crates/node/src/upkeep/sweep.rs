@@ -30,7 +30,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(5_500);
+    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(5_250);
 
     /// Events that leave in one command: few enough that other writers hardly notice. Where a command takes
     /// longer than the pace allows for, more of them leave with the next one.
@@ -231,7 +231,7 @@ mod tests {
         let reason = UnlinkReason::Retention;
         for (pace, events_max) in [
             (Pace::EventsPerSecond(1), 1),
-            (Pace::EventsPerSecond(5_500), 110),
+            (Pace::EventsPerSecond(5_250), 110),
             (Pace::EventsPerSecond(u32::MAX), CHUNK_EVENTS_MAX),
             (Pace::Unbounded, CHUNK_EVENTS_MAX),
         ] {

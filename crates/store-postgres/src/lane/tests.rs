@@ -10,6 +10,8 @@ use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::postgres::{Cluster, Durability};
 
 use super::known::TOPICS_MAX;
+use kukuri_core::Act;
+
 use super::*;
 use crate::bounds::Bounds;
 use crate::facts::Loaded;

@@ -44,7 +44,7 @@ pub(super) async fn by_id(
     let mut found = found.fetch_all(&mut *connection).await?;
     let now = Moment::of(&found, 11)?;
     found.retain(|row| row.try_get::<Option<i64>, _>(0).is_ok_and(|seq| seq.is_some()));
-    let records = read_records(connection, numbers, &found).await?;
+    let records = read_records(connection, numbers, &found, 0).await?;
     let found = || records.iter().filter(|record| holds(wanted, record));
     let bodies = found().map(|record| (record.seq, record.body.json().to_owned()));
     Ok((now, found().map(hit).collect(), bodies.collect()))
@@ -62,7 +62,7 @@ pub(super) async fn retain(
     }
     let seqs: Vec<i64> = new.iter().map(|seq| seq.0).collect();
     let found = sqlx::query(BY_SEQ).bind(seqs).fetch_all(&mut *connection).await?;
-    let records = read_records(connection, numbers, &found).await?;
+    let records = read_records(connection, numbers, &found, 0).await?;
     let good = records.iter().filter(|record| holds(scan.wanted, record));
     let good: BTreeSet<Seq> = good.map(|record| record.seq).collect();
     scan.retain(|seq| !new.contains(seq) || good.contains(seq));
