@@ -11,7 +11,7 @@ use kukuri_index::{
     SNIPPET_CHARS_MAX, Start, snippet, text_of,
 };
 use kukuri_relay::{
-    AuthPolicy, AuthRule, Network, OpenGate, Output, RelayLimits, Session, Surroundings,
+    AuthPolicy, AuthRule, Network, OpenGate, Output, Reconcile, RelayLimits, Session, Surroundings,
 };
 use serde_json::Value;
 
@@ -78,7 +78,15 @@ pub fn session(text: &str) {
     };
     let mut session = Session::new("challenge".into(), around.now);
     for line in text.lines() {
-        answered(line, &session.handle(line, &around));
+        let outputs = session.handle(line, &around);
+        answered(line, &outputs);
+        for output in &outputs {
+            if let Output::Reconcile(Reconcile::Open { sub, .. } | Reconcile::Further { sub, .. }) =
+                output
+            {
+                session.reconciled(sub, around.now);
+            }
+        }
     }
 }
 
@@ -118,7 +126,8 @@ fn answered(line: &str, outputs: &[Output]) {
                 answers += usize::from(said[0] != "AUTH");
             }
             Output::Publish(_) | Output::Ask(_) | Output::Count(_) => answers += 1,
-            Output::Forget(_) => forgotten += 1,
+            Output::Reconcile(Reconcile::Open { .. } | Reconcile::Further { .. }) => answers += 1,
+            Output::Forget(_) | Output::Reconcile(Reconcile::Forget(_)) => forgotten += 1,
             Output::Close(..) | Output::End => panic!("{line}: {output:?}"),
         }
     }
@@ -126,8 +135,10 @@ fn answered(line: &str, outputs: &[Output]) {
     assert!(forgotten <= 1, "{line}: {outputs:?}");
 }
 
-/// The only message that need not be answered.
+/// The only messages that need not be answered.
 fn is_close(line: &str) -> bool {
     let message: Result<Vec<Value>, _> = serde_json::from_str(line);
-    message.is_ok_and(|message| message.first().is_some_and(|first| first == "CLOSE"))
+    message.is_ok_and(|message| {
+        message.first().is_some_and(|first| first == "CLOSE" || first == "NEG-CLOSE")
+    })
 }
