@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use kukuri_client::sync::{Dated, Reconciler};
 use kukuri_core::admission::{Rate, Topicless};
 use kukuri_core::{NetworkId, TopicId, UnixMillis};
 use kukuri_event::{Event, EventId, Filter, Pubkey, UnixSeconds};
@@ -13,6 +14,7 @@ use kukuri_index::{
 use kukuri_relay::{
     AuthPolicy, AuthRule, Network, OpenGate, Output, Reconcile, RelayLimits, Session, Surroundings,
 };
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use serde_json::Value;
 
 /// An event that is read is written so that it is read as the same.
@@ -86,6 +88,34 @@ pub fn session(text: &str) {
             {
                 session.reconciled(sub, around.now);
             }
+        }
+    }
+}
+
+/// Messages of reconciliations, line by line in hex: both sides read them or refuse them, and what they
+/// answer is bounded.
+pub fn neg(text: &str) {
+    const FRAME_BYTES: u64 = 4096;
+    let dated = |nth: u8| {
+        let (created_at, id) = (UnixSeconds(1_700_000_000 + i64::from(nth / 3)), [nth; 32]);
+        Dated { created_at, id: EventId::from_bytes(id) }
+    };
+    let mut storage = NegentropyStorageVector::new();
+    for Dated { created_at, id } in (0..200).map(dated) {
+        let created_at = created_at.0.try_into().expect("it is after the epoch");
+        let id = Id::from_byte_array(*id.as_bytes());
+        storage.insert(created_at, id).expect("it is not sealed yet");
+    }
+    storage.seal().expect("it is not sealed yet");
+    let mut asks = Reconciler::new((50..250).map(dated)).expect("they are few");
+    for line in text.lines().filter_map(|line| hex::decode(line).ok()) {
+        let mut answers = Negentropy::borrowed(&storage, FRAME_BYTES).expect("it is large enough");
+        if let Ok(answer) = answers.reconcile(&line) {
+            assert!(answer.len() as u64 <= FRAME_BYTES, "{} bytes", answer.len());
+        }
+        if let Ok(step) = asks.answered(&line) {
+            let named = 32 * step.need.len();
+            assert!(named <= line.len(), "more ids than were sent: {named} of {}", line.len());
         }
     }
 }

@@ -73,6 +73,17 @@ proptest! {
     }
 }
 
+#[test]
+fn kinds_are_halved() {
+    let window = asked(&IngestPolicy::default(), &NodeState::FRESH, 30).pop().unwrap();
+    let [first, rest] = window.half_kinds().unwrap();
+    let both = [first.kinds.unwrap(), rest.kinds.unwrap()].concat();
+    assert_eq!(Some(both), window.kinds);
+    let one = Window { kinds: Some(vec![Kind(0)]), ..window.clone() };
+    assert_eq!(one.half_kinds(), None);
+    assert_eq!(Window { kinds: None, ..window }.half_kinds(), None);
+}
+
 const PAUSES: Pauses = Pauses {
     interval: Duration::from_secs(600),
     retry: Duration::from_secs(10),

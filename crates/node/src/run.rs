@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kukuri_api::{Api, ApiConfig, Finder};
+use kukuri_client::sync::FETCH_IDS_MAX;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_index::Index;
 use kukuri_lane::{Health, Lane};
@@ -163,6 +164,7 @@ fn backfiller(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Backfiller 
         topicless: config.relay.topicless.into(),
         scan_rows_max: config.limits.scan_rows_max,
         chunks_in_lane_max: BACKFILL_CHUNKS_MAX,
+        question_ids_max: FETCH_IDS_MAX,
         allowed: settings.allowed,
         refused: Arc::default(),
     };

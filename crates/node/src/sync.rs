@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use kukuri_client::sync::FETCH_IDS_MAX;
 use kukuri_core::NodeTopic;
 
 use crate::backfill::{Allowed, Ended, Pulled, Puller, Watch};
@@ -32,6 +33,7 @@ pub async fn run(common: &Common, config: &Config, args: SyncArgs) -> anyhow::Re
         topicless: config.relay.topicless.into(),
         scan_rows_max: config.limits.scan_rows_max,
         chunks_in_lane_max,
+        question_ids_max: FETCH_IDS_MAX,
         allowed: Allowed { window_days: args.days, per_second: args.rate, events_max: u64::MAX },
         refused: Arc::default(),
     };
@@ -120,6 +122,7 @@ fn to_text(topic: &NodeTopic, pulled: &Pulled) -> String {
     row("duplicate", pulled.duplicates);
     row("refused", pulled.refused());
     pulled.refused.iter().for_each(|(reason, count)| row(&format!("  {reason}"), *count));
+    row("bytes comparing", pulled.comparing_bytes);
     row("bytes sent", pulled.traffic.sent_bytes);
     row("bytes received", pulled.traffic.received_bytes);
     text

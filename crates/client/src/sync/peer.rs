@@ -33,6 +33,13 @@ pub struct Traffic {
     pub received_bytes: u64,
 }
 
+impl Traffic {
+    /// Both ways.
+    pub fn bytes(&self) -> u64 {
+        self.sent_bytes + self.received_bytes
+    }
+}
+
 /// What a reconciliation came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Differences {

@@ -61,6 +61,13 @@ impl Window {
         let newer = Self { since: middle.saturating_add(1), ..self.clone() };
         Some([newer, Self { until: middle, ..self.clone() }])
     }
+
+    /// The same time, with half of the kinds each; `None` unless it names several.
+    pub fn half_kinds(&self) -> Option<[Self; 2]> {
+        let kinds = self.kinds.as_ref().filter(|kinds| kinds.len() > 1)?;
+        let (first, rest) = kinds.split_at(kinds.len() / 2);
+        Some([first, rest].map(|kinds| Self { kinds: Some(kinds.to_vec()), ..self.clone() }))
+    }
 }
 
 /// What bounds how far back anything is asked for.

@@ -40,6 +40,8 @@ pub struct Pulled {
     pub refused: BTreeMap<&'static str, u64>,
     pub ended: Ended,
     pub traffic: Traffic,
+    /// The part of it that went into finding out what is missing, both ways.
+    pub comparing_bytes: u64,
     pub elapsed: Duration,
 }
 

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use kukuri_client::sync::{FETCH_IDS_MAX, Fetch, Peer, PeerConfig, ReconcileError, SyncError};
+use kukuri_client::Prefix;
+use kukuri_client::sync::{Fetch, Peer, PeerConfig, ReconcileError, SyncError};
 use kukuri_core::admission::{Age, Topicless};
 use kukuri_core::backfill::{Reach, Window, windows};
 use kukuri_core::ladder::Step;
@@ -50,6 +51,8 @@ pub struct Puller {
     pub scan_rows_max: usize,
     /// How many chunks of events may be in the lane.
     pub chunks_in_lane_max: usize,
+    /// Ids of one question.
+    pub question_ids_max: usize,
     pub allowed: Allowed,
     /// Ids that were fetched and refused for good.
     pub refused: Arc<Mutex<Refused>>,
@@ -124,11 +127,19 @@ impl Puller {
     }
 
     fn question_ids(&self) -> usize {
-        match u64::from(self.allowed.per_second) {
-            0 => FETCH_IDS_MAX,
-            rate => usize::try_from(rate * QUESTION_SECONDS_MAX).unwrap_or(FETCH_IDS_MAX),
-        }
+        let by_rate = match u64::from(self.allowed.per_second) {
+            0 => usize::MAX,
+            rate => usize::try_from(rate * QUESTION_SECONDS_MAX).unwrap_or(usize::MAX),
+        };
+        by_rate.min(self.question_ids_max)
     }
+}
+
+/// What a comparison came to.
+enum Needed {
+    Ids(Vec<EventId>),
+    /// It has to be made in parts, if there are any.
+    Less(Option<[Window; 2]>),
 }
 
 /// A reconciliation under way.
@@ -152,11 +163,10 @@ impl Errand<'_> {
                 }
             };
             match needed {
-                Some(needed) => self.fetch(&window, needed, pulled).await?,
-                None => {
-                    let halves = window.halves();
-                    let halves = halves.context("more events in a second than can be compared")?;
-                    halves.into_iter().rev().for_each(|half| left.push_front(half));
+                Needed::Ids(needed) => self.fetch(&window, needed, pulled).await?,
+                Needed::Less(parts) => {
+                    let parts = parts.context("more events in a second than can be compared")?;
+                    parts.into_iter().rev().for_each(|part| left.push_front(part));
                 }
             }
             if pulled.ended != Ended::Done {
@@ -166,26 +176,34 @@ impl Errand<'_> {
         Ok(())
     }
 
-    /// The ids that the other node has and we have not; `None` if there are too many to be compared.
-    async fn needed(
-        &mut self,
-        window: &Window,
-        pulled: &mut Pulled,
-    ) -> anyhow::Result<Option<Vec<EventId>>> {
+    /// The ids that the other node has and we have not.
+    async fn needed(&mut self, window: &Window, pulled: &mut Pulled) -> anyhow::Result<Needed> {
         self.watch.bar.set_message("comparing");
         let Puller { store, clock, scan_rows_max, .. } = self.puller;
         let (filter, now) = (window.filter(), clock().seconds());
         let own = known::own(&**store, filter.clone(), now, *scan_rows_max).await;
-        let Some(own) = own.context("cannot read our own events")? else { return Ok(None) };
-        let compared = own.len() as u64;
-        match self.peer.reconcile(&filter, own).await {
+        let Some(own) = own.context("cannot read our own events")? else {
+            return Ok(Needed::Less(window.halves()));
+        };
+        let (compared, before) = (own.len() as u64, self.peer.traffic().bytes());
+        let reconciled = self.peer.reconcile(&filter, own).await;
+        pulled.comparing_bytes += self.peer.traffic().bytes() - before;
+        match reconciled {
             Ok(differences) => {
                 pulled.compared += compared;
                 pulled.only_here += differences.have as u64;
                 pulled.named += differences.need.len() as u64;
-                Ok(Some(differences.need))
+                Ok(Needed::Ids(differences.need))
             }
-            Err(SyncError::TooBig(_) | SyncError::Reconcile(ReconcileError::TooMany)) => Ok(None),
+            Err(SyncError::TooBig(_) | SyncError::Reconcile(ReconcileError::TooMany)) => {
+                Ok(Needed::Less(window.halves()))
+            }
+            // A relay may take fewer values in a filter than others do.
+            Err(SyncError::Refused(why))
+                if why.prefix() == Prefix::Invalid && window.half_kinds().is_some() =>
+            {
+                Ok(Needed::Less(window.half_kinds()))
+            }
             Err(error) => Err(error.into()),
         }
     }
