@@ -167,14 +167,8 @@ mod tests {
     #[test]
     fn nonsense_is_an_error() {
         let mut reconciler = Reconciler::new((0..100).map(dated)).unwrap();
-        for answer in [
-            &b""[..],
-            b"\x00",
-            b"\x62",
-            b"\x61\x00",
-            b"\x61\x00\x00\x05",
-            b"\x61\x00\x00\x02\xff\x7f",
-        ] {
+        for answer in [&b""[..], b"\x00", b"\x62", b"\x61\x00\x00\x05", b"\x61\x00\x00\x02\xff\x7f"]
+        {
             assert!(reconciler.answered(answer).is_err(), "{answer:?}");
         }
     }

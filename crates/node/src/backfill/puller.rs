@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::ProgressBar;
@@ -29,6 +29,10 @@ const GROUPS_WAITING_MAX: usize = 2;
 /// What is on its way when the rate is low lasts for no longer than so many seconds: a node that is not
 /// read from for a minute hangs up.
 const QUESTION_SECONDS_MAX: u64 = 5;
+
+/// The pause after which a relay that wants it slower is asked again, and how often it is.
+const SLOWER_PAUSE: Duration = Duration::from_secs(1);
+const SLOWER_TRIES_MAX: u32 = 60;
 
 /// How much is asked for and taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +84,7 @@ impl Puller {
             return Ok(());
         }
         let peer = Peer::connect(url, PeerConfig::STANDARD).await?;
-        let mut errand = Errand { puller: self, peer, topic, watch };
+        let mut errand = Errand { puller: self, peer, topic, watch, tries_left: SLOWER_TRIES_MAX };
         let done = errand.run(pulled).await;
         pulled.traffic = errand.peer.traffic();
         pulled.elapsed = started.elapsed();
@@ -138,6 +142,8 @@ impl Puller {
 /// What a comparison came to.
 enum Needed {
     Ids(Vec<EventId>),
+    /// The relay wants it slower.
+    Later,
     /// It has to be made in parts, if there are any.
     Less(Option<[Window; 2]>),
 }
@@ -148,6 +154,8 @@ struct Errand<'a> {
     peer: Peer,
     topic: &'a NodeTopic,
     watch: &'a Watch,
+    /// How often it may still be compared anew because the relay wants it slower.
+    tries_left: u32,
 }
 
 impl Errand<'_> {
@@ -164,6 +172,7 @@ impl Errand<'_> {
             };
             match needed {
                 Needed::Ids(needed) => self.fetch(&window, needed, pulled).await?,
+                Needed::Later => left.push_front(window),
                 Needed::Less(parts) => {
                     let parts = parts.context("more events in a second than can be compared")?;
                     parts.into_iter().rev().for_each(|part| left.push_front(part));
@@ -197,6 +206,13 @@ impl Errand<'_> {
             }
             Err(SyncError::TooBig(_) | SyncError::Reconcile(ReconcileError::TooMany)) => {
                 Ok(Needed::Less(window.halves()))
+            }
+            Err(SyncError::Refused(why))
+                if why.prefix() == Prefix::RateLimited && self.tries_left > 0 =>
+            {
+                self.tries_left -= 1;
+                tokio::time::sleep(SLOWER_PAUSE).await;
+                Ok(Needed::Later)
             }
             // A relay may take fewer values in a filter than others do.
             Err(SyncError::Refused(why))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kukuri_core::backfill::Why;
 use kukuri_core::ladder::{Cause, Move, Reason, Step};
-use kukuri_core::{Act, Backfill, IngestPolicy, Outcome, Task, TopicId, UnixMillis};
+use kukuri_core::{Act, Backfill, IngestPolicy, Task, TopicId, UnixMillis};
 use kukuri_node::backfill::{
     Allowed, BackfillSettings, Backfiller, Ended, Gap, Pulled, Puller, Watch,
 };
@@ -170,9 +170,7 @@ async fn a_relay_that_wants_it_slower_is_waited_for() {
     let requests_per_ip = Allowance { per_minute: 600, burst: 6 };
     let limits = RelayLimits { requests_per_ip, ..limits() };
     // A rate comes back with time alone.
-    let begun = std::time::Instant::now();
-    let clock: Clock = Arc::new(move || World::now().saturating_add(begun.elapsed()));
-    let one = Node::at(clock, Arc::new(Model::default()), &[topic.clone()], limits).await;
+    let one = Node::at(moving(), Arc::new(Model::default()), &[topic.clone()], limits).await;
     one.publish((1..=400).map(|age| note(&topic, age))).await;
     let mut two = Node::start(&[topic.clone()]).await;
     // Twenty questions are more than the relay takes at once.
@@ -195,37 +193,44 @@ async fn shown(node: &Node, topic: &TopicId, events: usize) {
     timeout(WAIT_MAX, all).await.unwrap();
 }
 
-/// One instance does it; what a gap names is asked for, and the rest when the node starts.
+/// A clock that goes on as time does.
+fn moving() -> Clock {
+    let begun = std::time::Instant::now();
+    Arc::new(move || World::now().saturating_add(begun.elapsed()))
+}
+
+/// One instance does it; what is missing when it starts comes by itself, and what a gap names when it is
+/// told. Another instance goes on when the first one lets go.
 #[tokio::test(flavor = "multi_thread")]
 async fn gaps_are_filled() {
     let topic = topic('a');
-    let (one, two) = pair(&topic, 3).await;
+    let (one, _) = pair(&topic, 3).await;
+    let two = Node::at(moving(), Arc::new(Model::default()), &[topic.clone()], limits()).await;
     let doing = backfiller(&two, vec![one.url.clone()]);
-    let (gaps, holder, state) = (doing.gaps(), doing.holder(), doing.state());
+    let (gaps, holder, mut state) = (doing.gaps(), doing.holder(), doing.state());
     let running = tokio::spawn(doing.run());
-    shown(&two, &topic, 3).await;
+    timeout(WAIT_MAX, state.wait_for(|state| state.accepted == 3)).await.unwrap().unwrap();
     let held = node_state(&*two.store).await.unwrap().leases.get(Task::Backfill).unwrap();
     assert_eq!(held.holder, Some(holder));
     // The next time by itself is an hour away.
     one.publish([note(&topic, 10)]).await;
     gaps.tell(Gap { topic: topic.clone(), why: Why::Lagged, from: None });
-    // The clock of these tests stands still, and so does the least pause between two: a node that was
-    // started anew has none.
-    running.abort();
-    let _ended = running.await;
-    assert_eq!(state.borrow().accepted, 3);
-    assert!(state.borrow().holds);
+    timeout(WAIT_MAX, state.wait_for(|state| state.accepted == 4)).await.unwrap().unwrap();
+    // Another one stands by, and knows of no relay but the one that it is told of.
     let other = backfiller(&two, Vec::new());
-    let (gaps, state) = (other.gaps(), other.state());
-    let running = tokio::spawn(other.run());
+    let (gaps, mut standing_by) = (other.gaps(), other.state());
     gaps.tell(Gap { topic: topic.clone(), why: Why::Partition, from: Some(one.url.clone()) });
-    // It has to wait for the lease of the one before it.
-    let released = Act::Release { task: Task::Backfill, holder };
-    assert_eq!(two.lane.run(released).await, Ok(Outcome::Done));
-    shown(&two, &topic, 4).await;
+    let following = tokio::spawn(other.run());
+    one.publish([note(&topic, 11)]).await;
     running.abort();
     assert!(running.await.is_err());
-    assert_eq!(state.borrow().passes_failed, 0);
+    assert!(!standing_by.borrow().holds);
+    Backfiller::release(&two.lane, holder).await;
+    timeout(WAIT_MAX, standing_by.wait_for(|state| state.accepted == 1)).await.unwrap().unwrap();
+    following.abort();
+    assert!(following.await.is_err());
+    assert_eq!((state.borrow().passes_failed, standing_by.borrow().passes_failed), (0, 0));
+    shown(&two, &topic, 5).await;
 }
 
 /// However many gaps are told, nobody waits; those that find no room are counted.
