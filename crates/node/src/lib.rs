@@ -43,6 +43,9 @@ use output::StdoutClosed;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Some batches of a consumer compute for a while: somebody must answer meanwhile.
+const WORKERS_MIN: usize = 2;
+
 /// Runs a command to its end and says how it ended.
 pub fn execute(cli: Cli) -> ExitCode {
     let layers = cli.layers();
@@ -53,7 +56,7 @@ pub fn execute(cli: Cli) -> ExitCode {
             return Exit::Usage.into();
         }
     };
-    let ended = match runtime() {
+    let ended = match runtime(&config) {
         Ok(runtime) => runtime.block_on(dispatch(cli, config, layers)),
         Err(error) => Err(anyhow::Error::new(error).context("cannot start the runtime")),
     };
@@ -68,11 +71,15 @@ pub fn execute(cli: Cli) -> ExitCode {
     exit.into()
 }
 
-/// As many more workers than cores as reads of an embedded store can hold at once: the others go on
-/// meanwhile, and nobody has to be told.
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+/// A worker per core, so that who commits does not wait for its turn behind many who verify. Reads of an
+/// embedded store hold a worker each: as many more as there can be at once, and the others go on meanwhile
+/// without being told.
+fn runtime(config: &Config) -> std::io::Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = cores + kukuri_store_sqlite::READS_MAX;
+    let workers = match config.database {
+        Some(_) => cores.max(WORKERS_MIN),
+        None => cores + kukuri_store_sqlite::READS_MAX,
+    };
     tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()
 }
 
