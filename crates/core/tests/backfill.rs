@@ -1,5 +1,7 @@
 //! What is asked of other nodes, and when.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

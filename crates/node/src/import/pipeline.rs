@@ -40,6 +40,9 @@ pub enum Ending {
     Failed(anyhow::Error),
 }
 
+/// Hears of a line and what became of it.
+pub type Seen<'a> = Box<dyn FnMut(&CheckedLine, &Outcome) + Send + 'a>;
+
 /// What an import works with.
 pub struct Pipeline<'a> {
     pub lane: &'a Lane,
@@ -51,7 +54,7 @@ pub struct Pipeline<'a> {
     pub counts: Counts,
     pub report: Option<Report>,
     /// Who else hears of every outcome.
-    pub seen: Option<Box<dyn FnMut(&CheckedLine, &Outcome) + Send + 'a>>,
+    pub seen: Option<Seen<'a>>,
     pub bar: ProgressBar,
     pub interrupts: Interrupts,
 }

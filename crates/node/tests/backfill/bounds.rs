@@ -1,5 +1,6 @@
 //! How much is asked for and taken in, and who may stop it.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +20,9 @@ use crate::rig::{ANY, Node, limits, note, topic, watch};
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 async fn pair(topic: &TopicId, events: i64) -> (Node, Node) {
-    let one = Node::start(&[topic.clone()]).await;
+    let one = Node::start(from_ref(topic)).await;
     one.publish((1..=events).map(|age| note(topic, age))).await;
-    (one, Node::start(&[topic.clone()]).await)
+    (one, Node::start(from_ref(topic)).await)
 }
 
 /// Moves the ladder of a node.
@@ -155,9 +156,9 @@ fn again(node: &Node) -> Puller {
 async fn what_is_too_big_is_asked_for_in_parts() {
     let topic = topic('a');
     let limits = RelayLimits { neg_ids_max: 50, filter_values_max: 20, ..limits() };
-    let one = Node::over(Arc::new(Model::default()), &[topic.clone()], limits).await;
+    let one = Node::over(Arc::new(Model::default()), from_ref(&topic), limits).await;
     one.publish((1..=300).map(|age| note(&topic, age * 60))).await;
-    let two = Node::start(&[topic.clone()]).await;
+    let two = Node::start(from_ref(&topic)).await;
     let pulled = two.pull(&topic, &one).await;
     assert_eq!((pulled.named, pulled.accepted), (300, 300));
     assert_eq!(two.pull(&topic, &one).await.named, 0);
@@ -170,9 +171,9 @@ async fn a_relay_that_wants_it_slower_is_waited_for() {
     let requests_per_ip = Allowance { per_minute: 600, burst: 6 };
     let limits = RelayLimits { requests_per_ip, ..limits() };
     // A rate comes back with time alone.
-    let one = Node::at(moving(), Arc::new(Model::default()), &[topic.clone()], limits).await;
+    let one = Node::at(moving(), Arc::new(Model::default()), from_ref(&topic), limits).await;
     one.publish((1..=400).map(|age| note(&topic, age))).await;
-    let mut two = Node::start(&[topic.clone()]).await;
+    let mut two = Node::start(from_ref(&topic)).await;
     // Twenty questions are more than the relay takes at once.
     two.puller.question_ids_max = 20;
     let pulled = two.pull(&topic, &one).await;
@@ -186,7 +187,7 @@ fn backfiller(node: &Node, from: Vec<String>) -> Backfiller {
 
 async fn shown(node: &Node, topic: &TopicId, events: usize) {
     let all = async {
-        while node.view(std::slice::from_ref(topic)).await.len() < events {
+        while node.view(from_ref(topic)).await.len() < events {
             tokio::task::yield_now().await;
         }
     };
@@ -205,7 +206,7 @@ fn moving() -> Clock {
 async fn gaps_are_filled() {
     let topic = topic('a');
     let (one, _) = pair(&topic, 3).await;
-    let two = Node::at(moving(), Arc::new(Model::default()), &[topic.clone()], limits()).await;
+    let two = Node::at(moving(), Arc::new(Model::default()), from_ref(&topic), limits()).await;
     let doing = backfiller(&two, vec![one.url.clone()]);
     let (gaps, holder, mut state) = (doing.gaps(), doing.holder(), doing.state());
     let running = tokio::spawn(doing.run());
@@ -237,7 +238,7 @@ async fn gaps_are_filled() {
 #[tokio::test]
 async fn gaps_beyond_the_queue_are_counted() {
     let topic = topic('a');
-    let node = Node::start(&[topic.clone()]).await;
+    let node = Node::start(from_ref(&topic)).await;
     let backfiller = backfiller(&node, Vec::new());
     let (gaps, state) = (backfiller.gaps(), backfiller.state());
     let gap = Gap { topic, why: Why::Lagged, from: None };

@@ -1,5 +1,7 @@
 //! What was here does not come back, and is not fetched to find that out.
 
+use std::slice::from_ref;
+
 use kukuri_core::{Act, Outcome, Source, UnixMillis, UnlinkReason};
 use kukuri_event::Event;
 use kukuri_store::conformance::signing::{Author, Draft};
@@ -10,7 +12,7 @@ use crate::rig::{Node, id, note, note_with, topic};
 #[tokio::test]
 async fn what_was_purged_is_not_fetched_again() {
     let topic = topic('a');
-    let (one, two) = (Node::start(&[topic.clone()]).await, Node::start(&[topic.clone()]).await);
+    let (one, two) = (Node::start(from_ref(&topic)).await, Node::start(from_ref(&topic)).await);
     let events: Vec<_> = (1..=700).map(|age| note(&topic, age)).collect();
     one.publish(events.iter().cloned()).await;
     let first = two.pull(&topic, &one).await;
@@ -23,7 +25,7 @@ async fn what_was_purged_is_not_fetched_again() {
         reason: UnlinkReason::Before(UnixMillis(i64::MAX)),
     };
     assert!(matches!(two.lane.run(purge).await, Ok(Outcome::Removed(_))));
-    assert!(two.view(&[topic.clone()]).await.is_empty());
+    assert!(two.view(from_ref(&topic)).await.is_empty());
     let second = two.pull(&topic, &one).await;
     assert_eq!((second.named, second.known, second.fetched), (700, 700, 0));
     assert!(two.view(&[topic]).await.is_empty());
@@ -34,7 +36,7 @@ async fn what_was_purged_is_not_fetched_again() {
 #[tokio::test]
 async fn what_is_refused_is_fetched_once() {
     let topic = topic('a');
-    let (one, two) = (Node::start(&[topic.clone()]).await, Node::start(&[topic.clone()]).await);
+    let (one, two) = (Node::start(from_ref(&topic)).await, Node::start(from_ref(&topic)).await);
     let doomed = note(&topic, 10);
     let protected = Draft::new(1, World::NOW).tag("t", &topic).tag("-", "");
     let protected = Author::numbered(1).admit(&protected, World::NOW);
@@ -59,12 +61,12 @@ async fn what_is_refused_is_fetched_once() {
 async fn what_is_at_hand_is_linked() {
     let (a, b) = (topic('a'), topic('b'));
     let one = Node::start(&[a.clone(), b.clone()]).await;
-    let two = Node::start(&[a.clone()]).await;
+    let two = Node::start(from_ref(&a)).await;
     let both: Vec<_> = (1..=5).map(|age| note_with(&a, age, &[("t", b.as_str())])).collect();
     one.publish(both.clone()).await;
     two.publish(both).await;
     let _outcome = two.lane.run(Act::carry(b.clone(), "")).await.unwrap();
-    assert!(two.view(&[b.clone()]).await.is_empty());
+    assert!(two.view(from_ref(&b)).await.is_empty());
     let pulled = two.pull(&b, &one).await;
     assert_eq!((pulled.named, pulled.fetched, pulled.accepted), (5, 0, 5));
     let topics = [a, b];
@@ -76,7 +78,7 @@ async fn what_is_at_hand_is_linked() {
 async fn deletions_and_versions_are_older_than_the_rest() {
     const DAY: i64 = 24 * 60 * 60;
     let topic = topic('a');
-    let (one, two) = (Node::start(&[topic.clone()]).await, Node::start(&[topic.clone()]).await);
+    let (one, two) = (Node::start(from_ref(&topic)).await, Node::start(from_ref(&topic)).await);
     let (old, doomed) = (note(&topic, 40 * DAY), note(&topic, 45 * DAY));
     let at = |days: i64| World::NOW.saturating_sub(days * DAY);
     let deletion = Draft::new(5, at(35)).tag("t", &topic).tag("e", id(&doomed));

@@ -41,7 +41,7 @@ pub fn limits() -> RelayLimits {
 pub struct Node {
     pub store: Arc<dyn Store>,
     pub lane: Arc<Lane>,
-    pub relay: Arc<Relay>,
+    _relay: Arc<Relay>,
     pub url: String,
     pub puller: Puller,
     _serving: JoinSet<()>,
@@ -98,7 +98,7 @@ impl Node {
         let url = format!("ws://{}", listener.local_addr().unwrap());
         let mut serving = JoinSet::new();
         serving.spawn(serve(Arc::clone(&relay), listener));
-        Self { store, lane, relay, url, puller, _serving: serving }
+        Self { store, lane, _relay: relay, url, puller, _serving: serving }
     }
 
     pub async fn publish(&self, events: impl IntoIterator<Item = Admitted>) {

@@ -48,7 +48,7 @@ impl Neg {
 impl Session {
     pub(super) fn neg(&mut self, message: NegMessage, around: &Surroundings<'_>) -> Vec<Output> {
         match message {
-            NegMessage::Open { sub, filter, query } => self.neg_open(sub, filter, query, around),
+            NegMessage::Open { sub, filter, query } => self.neg_open(sub, *filter, query, around),
             NegMessage::Msg { sub, query } => self.neg_further(sub, query, around),
             NegMessage::Close(sub) => self.neg_forget(&sub),
         }
@@ -69,13 +69,13 @@ impl Session {
     fn neg_open(
         &mut self,
         sub: SubId,
-        filter: Box<Filter>,
+        filter: Filter,
         query: Vec<u8>,
         around: &Surroundings<'_>,
     ) -> Vec<Output> {
         // As with subscriptions, a new one under an old name takes its place.
         let mut outputs = self.neg_forget(&sub);
-        let mut filters = vec![*filter];
+        let mut filters = vec![filter];
         let shape = check_shape(&sub, &filters, None, around);
         name_global(&mut filters, around);
         let checked = shape.and_then(|()| self.neg_check(&filters, around));
