@@ -9,11 +9,12 @@ use kukuri_core::{Act, TopicId};
 use kukuri_event::{Event, EventId};
 use kukuri_relay::{Allowance, Authed, Gate, OpenGate, RelayLimits};
 use kukuri_store::{Model, Store};
+use kukuri_testkit::generate::World;
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use serde_json::{Value, json};
 
 use crate::rig::{
-    Client, Rig, Time, ago, draft, id, limited, note, signed, topic, topic_id, until,
+    Client, Rig, Time, ago, author, draft, id, limited, note, signed, topic, topic_id, until,
 };
 
 /// The largest message that the library's client makes here.
@@ -298,7 +299,7 @@ async fn silence_ends_it() {
 }
 
 #[tokio::test]
-async fn messages_and_pages_are_charged() {
+async fn messages_are_charged() {
     let requests_per_ip = Allowance { per_minute: 1, burst: 3 };
     let rig = Rig::with(limited(|l| RelayLimits { requests_per_ip, ..l }), OpenGate).await;
     let mut client = rig.client().await;
@@ -311,6 +312,27 @@ async fn messages_and_pages_are_charged() {
     assert_eq!(why, "rate-limited: slow down");
     let why = refused(&mut client, json!(["NEG-OPEN", "n", all(), EVERYTHING])).await;
     assert_eq!(why, "rate-limited: slow down");
+}
+
+/// Who asks about much pays for more than one question, so that nobody makes the node read for nothing.
+#[tokio::test]
+async fn pages_are_charged() {
+    let events = (0..5000).map(|nth| author(1).admit(&ago(nth, note("")), World::NOW));
+    let acts: Vec<Act> = events.map(Act::Publish).collect();
+    let store: Arc<dyn Store> = Arc::new(Model::default());
+    for (burst, answer) in [(1, "NEG-ERR"), (2, "NEG-MSG")] {
+        let requests_per_ip = Allowance { per_minute: 1, burst };
+        let config = limited(|l| RelayLimits { requests_per_ip, ..l });
+        let rig = Rig::over(Arc::clone(&store), config, OpenGate).await;
+        for acts in acts.chunks(500) {
+            let answers = rig.lane.submit_all(acts.to_vec()).await.unwrap().await;
+            assert!(answers.iter().all(Result::is_ok));
+        }
+        let mut client = rig.client().await;
+        client.send(json!(["NEG-OPEN", "n", all(), EVERYTHING])).await;
+        let said = client.expect().await;
+        assert_eq!(said[0], answer, "{burst}: {}", said[2].as_str().unwrap().len());
+    }
 }
 
 /// Nobody may read anything.
