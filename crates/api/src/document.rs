@@ -6,6 +6,8 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
+use crate::refusal::RefusalBody;
+
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -32,7 +34,10 @@ pub fn document() -> &'static str {
     get,
     path = "/v1/openapi.json",
     tag = "document",
-    responses((status = 200, description = "The document", content_type = "application/json"))
+    responses(
+        (status = 200, description = "The document", content_type = "application/json"),
+        (status = 429, description = "RATE_LIMITED", body = RefusalBody),
+    )
 )]
 pub(crate) async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document()).into_response()

@@ -35,10 +35,16 @@ pub struct Found {
     pub lag: Option<Duration>,
 }
 
-/// There is no answer now. Why is in the log: it says something about the node, and nothing to who asked.
+/// There is no answer now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the search is unavailable, try again later")]
-pub struct Unavailable;
+pub enum Unavailable {
+    /// There is no index yet that this program can read.
+    #[error("the search is being set up, try again later")]
+    BeingBuilt,
+    /// Why is in the log: it says something about the node, and nothing to who asked.
+    #[error("the search is unavailable, try again later")]
+    Away,
+}
 
 impl Finder {
     pub fn new(store: Arc<dyn Store>, clock: Clock, place: Place, stale_from: Duration) -> Self {
@@ -59,14 +65,14 @@ impl Finder {
         };
         match timeout(FIND_WAIT_MAX, found).await {
             Ok(Ok(found)) => Ok(found),
-            Ok(Err(SearchError::NotBuilt)) => Err(Unavailable),
+            Ok(Err(SearchError::NotBuilt)) => Err(Unavailable::BeingBuilt),
             Ok(Err(SearchError::Desk(error))) => {
                 tracing::warn!(%error, "a search could not be answered");
-                Err(Unavailable)
+                Err(Unavailable::Away)
             }
             Err(_) => {
                 tracing::warn!(?FIND_WAIT_MAX, "a search was not answered in time");
-                Err(Unavailable)
+                Err(Unavailable::Away)
             }
         }
     }

@@ -67,8 +67,8 @@ pub enum Refusal {
     Method,
     #[error("too many requests, slow down")]
     RateLimited,
-    #[error("{Unavailable}")]
-    Unavailable,
+    #[error("{0}")]
+    Unavailable(Unavailable),
 }
 
 /// The body of every refusal.
@@ -107,7 +107,7 @@ impl Refusal {
             Self::SearchOff => Code::SearchOff,
             Self::Method => Code::MethodNotAllowed,
             Self::RateLimited => Code::RateLimited,
-            Self::Unavailable => Code::Unavailable,
+            Self::Unavailable(_) => Code::Unavailable,
         }
     }
 
@@ -139,7 +139,7 @@ impl Refusal {
         };
         let retry_after_seconds = match self {
             Self::RateLimited => Some(RETRY_AFTER_SECONDS),
-            Self::Unavailable => Some(UNAVAILABLE_RETRY_AFTER_SECONDS),
+            Self::Unavailable(_) => Some(UNAVAILABLE_RETRY_AFTER_SECONDS),
             _ => None,
         };
         Details { parameter, retry_after_seconds }
@@ -199,7 +199,7 @@ impl From<CursorError> for Refusal {
 }
 
 impl From<Unavailable> for Refusal {
-    fn from(_: Unavailable) -> Self {
-        Self::Unavailable
+    fn from(why: Unavailable) -> Self {
+        Self::Unavailable(why)
     }
 }

@@ -16,7 +16,7 @@ use kukuri_store::Store;
 use tokio::time::timeout;
 
 use crate::document::openapi;
-use crate::finder::Finder;
+use crate::finder::{Finder, Unavailable};
 use crate::host::Host;
 use crate::refusal::Refusal;
 use crate::search::search;
@@ -108,7 +108,7 @@ async fn attend(State(api): State<Arc<Api>>, request: Request, next: Next) -> Re
         Rate::Exceeded => Refusal::RateLimited.into_response(),
         Rate::Within => {
             let answer = timeout(ANSWER_WAIT_MAX, next.run(Request::from_parts(parts, body)));
-            answer.await.unwrap_or_else(|_| Refusal::Unavailable.into_response())
+            answer.await.unwrap_or_else(|_| Refusal::Unavailable(Unavailable::Away).into_response())
         }
     };
     match response.status() {

@@ -134,7 +134,7 @@ impl Api {
             let ids: Vec<EventId> = hits.iter().map(|hit| hit.event_id).collect();
             let found = among(&*self.store, query, &ids).await.map_err(|error| {
                 tracing::warn!(%error, "what a search has found could not be read");
-                Unavailable
+                Unavailable::Away
             })?;
             let hit_of = |id: EventId| hits.iter().find(|hit| hit.event_id == id);
             shown.extend(found.into_iter().filter_map(|(id, json)| Some((hit_of(id)?, json))));

@@ -6,7 +6,7 @@
 
 use kukuri_feed::DeskError;
 
-use crate::document::Number;
+use crate::document::{Number, SAME_SECOND_BITS};
 use crate::search::TopicKey;
 use crate::text::Term;
 
@@ -20,6 +20,8 @@ const LIST_BYTES_MAX: usize = BLOCK_BYTES_MAX - BASE_BYTES - 2 * VARINT_BYTES_MA
 
 const TERM_BITS: u32 = 40;
 const TOPIC_BITS: u32 = 20;
+/// Documents of about an hour share a list of those that are in a segment.
+const PRESENCE_SECONDS_BITS: u32 = 12;
 
 /// A term in a topic. Those of a term lie side by side, whatever the topic, and those of one topic are
 /// read without the others. The rare topic that shares its bits is told apart by its documents.
@@ -27,6 +29,7 @@ const TOPIC_BITS: u32 = 20;
 pub(crate) struct PostingKey(pub i64);
 
 impl PostingKey {
+    pub(crate) const MIN: Self = Self(i64::MIN);
     pub(crate) const MAX: Self = Self(i64::MAX);
     /// How many keys a term has.
     pub(crate) const TOPICS: i64 = 1 << TOPIC_BITS;
@@ -43,6 +46,16 @@ impl PostingKey {
     /// That of the same term in a topic, from the first one.
     pub(crate) fn within(self, topic: TopicKey) -> Self {
         Self(self.0 | Self::topic(topic).0)
+    }
+
+    /// What each document is listed under that is in a segment at all, whatever its terms, by its time.
+    /// These come before all terms.
+    pub(crate) fn presence(number: Number) -> Self {
+        Self(i64::MIN | number.0 >> (SAME_SECOND_BITS + PRESENCE_SECONDS_BITS))
+    }
+
+    pub(crate) fn is_presence(self) -> bool {
+        self.0 < 0
     }
 
     /// The part of a topic that is in keys.
@@ -224,7 +237,7 @@ mod tests {
         #[test]
         fn what_is_cut_is_read_again(
             lists in prop::collection::btree_map(
-                0_i64..1 << 60,
+                prop_oneof![0_i64..1 << 60, i64::MIN..i64::MIN + (1 << 22)],
                 prop_oneof![
                     prop::collection::btree_set(0..i64::MAX, 1..4),
                     prop::collection::btree_set(0..i64::MAX, 1..900),

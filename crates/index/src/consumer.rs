@@ -14,8 +14,9 @@ use crate::kinds::Kinds;
 use crate::search::{Ask, Page};
 use crate::tables::Tables;
 
-/// Changes with every change of what is kept of a text: its words, its trail, its numbers.
-const VERSION: u32 = 2;
+/// Changes with every change of what is kept of a text, its words, its trail, its numbers, and of the tables
+/// in which it is kept.
+const VERSION: u32 = 3;
 /// Other kinds than the standard ones make other documents of the same events, which is another version:
 /// a digest of them stands in so many bits beside the number.
 const KINDS_BITS: u32 = 24;
@@ -31,6 +32,13 @@ impl Index {
 
     pub fn new(kinds: Kinds) -> Self {
         Self { kinds }
+    }
+
+    /// Whether the words of this program lead to what is in a generation of some version, whichever kinds
+    /// of events it was made of.
+    pub fn reads(version: u32) -> bool {
+        let of_kinds = version >> KINDS_BITS;
+        VERSION == if of_kinds == 0 { version } else { of_kinds }
     }
 
     /// The answer of a generation. `head` is up to where it has followed the feed.

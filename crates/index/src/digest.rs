@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use kukuri_event::EventId;
 use kukuri_feed::{Desk, DeskError, Digest, Row, Sample, Value};
 
-use crate::block::Posting;
+use crate::block::{Posting, PostingKey};
 use crate::document::Number;
 use crate::tables::Tables;
 use crate::text::{hash, mix};
@@ -50,7 +50,8 @@ impl Tables {
         let mut postings: HashSet<Posting> = HashSet::new();
         for segment in self.segments(desk).await? {
             let here = |posting: &Posting| documents.contains_key(&posting.number);
-            self.postings(desk, &segment, |posting| {
+            let terms = (PostingKey(0), PostingKey::MAX);
+            self.postings(desk, segment.id, terms, |posting| {
                 postings.extend(Some(posting).filter(here));
             })
             .await?;

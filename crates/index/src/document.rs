@@ -11,7 +11,7 @@ use crate::text::{Text, TextMaker, hash, hashtag_term};
 use crate::units::tag;
 
 /// Bits of a number that tell apart documents of one second.
-const SAME_SECOND_BITS: u32 = 29;
+pub(crate) const SAME_SECOND_BITS: u32 = 29;
 const SAME_SECOND_MASK: u64 = (1 << SAME_SECOND_BITS) - 1;
 /// Times that a number can hold: until the year 2514.
 const SECONDS_MAX: i64 = (1 << (63 - SAME_SECOND_BITS)) - 1;

@@ -76,23 +76,7 @@ impl Tables {
             return Ok(Vec::new());
         }
         let ids: Vec<i64> = segments.iter().map(|segment| segment.id).collect();
-        let (ids_table, ids) = list(desk.dialect(), 1, &ids);
-        let (firsts_table, firsts) = list(desk.dialect(), 2, &lookup.firsts);
-        let blocks = &self.blocks;
-        // The block in which a range begins is the last one that does not begin after it.
-        let sql = format!(
-            "WITH wanted AS MATERIALIZED (SELECT segments.value AS segment, firsts.value AS first,
-                     (SELECT key FROM {blocks} WHERE segment = segments.value
-                          AND key <= firsts.value ORDER BY key DESC LIMIT 1) AS start
-                 FROM {ids_table} AS segments CROSS JOIN {firsts_table} AS firsts)
-             SELECT blocks.segment, blocks.key, blocks.block
-                 FROM wanted CROSS JOIN {blocks} AS blocks
-                 WHERE blocks.segment = wanted.segment
-                 AND blocks.key >= COALESCE(wanted.start, wanted.first)
-                 AND blocks.key <= wanted.first + {span}",
-            span = lookup.span,
-        );
-        let rows = desk.rows(&sql, vec![ids.into(), firsts.into()]).await?;
+        let rows = self.blocks_of(desk, &ids, &lookup.firsts, lookup.span).await?;
         let mut lists = vec![vec![Vec::new(); lookup.terms.len()]; segments.len()];
         for row in &rows {
             let id = row.int(0)?;

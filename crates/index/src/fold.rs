@@ -6,7 +6,7 @@ use caseless::Caseless;
 use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
-use crate::script::{PROLONGED, Sort, sort};
+use crate::script::{CharClass, PROLONGED, class};
 
 /// The distance between the blocks of katakana and hiragana.
 const KANA_DISTANCE: u32 = 0x60;
@@ -19,7 +19,7 @@ const PROLONGED_WORD_CHARS_MIN: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Glyph {
     pub char: char,
-    pub sort: Sort,
+    pub class: CharClass,
     pub from: usize,
     pub to: usize,
 }
@@ -62,13 +62,13 @@ fn attaches(char: char) -> bool {
 }
 
 fn glyph(char: char, from: usize, to: usize) -> Option<Glyph> {
-    let sort = sort(char);
+    let class = class(char);
     let folded = match char {
         'ァ'..='ヶ' | 'ヽ' | 'ヾ' => char::from_u32(u32::from(char) - KANA_DISTANCE),
         _ => Some(char),
     };
     let char = folded.expect("every katakana has a hiragana at this distance");
-    (sort != Sort::Ignored).then_some(Glyph { char, sort, from, to })
+    (class != CharClass::Ignored).then_some(Glyph { char, class, from, to })
 }
 
 /// Leaves out prolonged sound marks that nobody hears: repeated ones, and one at a word's end.
@@ -78,30 +78,30 @@ fn shorten(glyphs: Vec<Glyph>) -> Vec<Glyph> {
     }
     let mut kept: Vec<Glyph> = Vec::with_capacity(glyphs.len());
     // The kana that were kept since the script last changed, and their script.
-    let (mut run_chars, mut script) = (0, Sort::Separator);
+    let (mut run_chars, mut script) = (0, CharClass::Separator);
     // Where the marks end that were met last.
     let mut marks_end = 0;
     for (place, glyph) in glyphs.iter().enumerate() {
         if glyph.char != PROLONGED {
-            run_chars = if glyph.sort == script { run_chars + 1 } else { 1 };
-            script = glyph.sort;
+            run_chars = if glyph.class == script { run_chars + 1 } else { 1 };
+            script = glyph.class;
             kept.push(*glyph);
             continue;
         }
-        let kana = matches!(script, Sort::Hiragana | Sort::Katakana);
+        let kana = matches!(script, CharClass::Hiragana | CharClass::Katakana);
         if place >= marks_end {
             let marks = glyphs[place..].iter().take_while(|glyph| glyph.char == PROLONGED);
             marks_end = place + marks.count();
         }
-        let inside = glyphs.get(marks_end).is_some_and(|next| next.sort == script);
+        let inside = glyphs.get(marks_end).is_some_and(|next| next.class == script);
         let repeated = kept.last().is_some_and(|last| last.char == PROLONGED);
         let last = !inside && run_chars + 1 >= PROLONGED_WORD_CHARS_MIN;
         if kana && !repeated && !last {
             run_chars += 1;
-            kept.push(Glyph { sort: script, ..*glyph });
+            kept.push(Glyph { class: script, ..*glyph });
         } else if !kana {
             // Without a sound to prolong it is a line.
-            kept.push(Glyph { sort: Sort::Separator, ..*glyph });
+            kept.push(Glyph { class: CharClass::Separator, ..*glyph });
         }
     }
     kept

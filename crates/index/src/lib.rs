@@ -20,6 +20,7 @@ mod endorsement;
 mod find;
 mod fold;
 mod kinds;
+mod merge;
 mod model;
 mod names;
 mod query;
@@ -32,6 +33,7 @@ mod snippet;
 mod tables;
 mod text;
 mod units;
+mod voices;
 mod write;
 
 pub use consumer::Index;

@@ -7,7 +7,7 @@ use unicode_script::{Script, UnicodeScript};
 pub(crate) const PROLONGED: char = 'ー';
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum CharClass {
     /// A letter or digit of a script that puts spaces between words.
     Letter,
     Hiragana,
@@ -23,27 +23,27 @@ pub(crate) enum Sort {
     Separator,
 }
 
-impl Sort {
+impl CharClass {
     /// Whether each such character is a unit of its own and makes a pair with the next.
     pub(crate) fn is_unspaced(self) -> bool {
         matches!(self, Self::Hiragana | Self::Katakana | Self::Unspaced)
     }
 }
 
-pub(crate) fn sort(char: char) -> Sort {
+pub(crate) fn class(char: char) -> CharClass {
     match char {
-        'a'..='z' | '0'..='9' | 'A'..='Z' => Sort::Letter,
-        '\0'..='\x7f' => Sort::Separator,
-        'ぁ'..='ゖ' | 'ゝ' | 'ゞ' => Sort::Hiragana,
-        'ァ'..='ヺ' | 'ヽ' | 'ヾ' | PROLONGED => Sort::Katakana,
-        '一'..='\u{9fff}' | '가'..='힣' => Sort::Unspaced,
+        'a'..='z' | '0'..='9' | 'A'..='Z' => CharClass::Letter,
+        '\0'..='\x7f' => CharClass::Separator,
+        'ぁ'..='ゖ' | 'ゝ' | 'ゞ' => CharClass::Hiragana,
+        'ァ'..='ヺ' | 'ヽ' | 'ヾ' | PROLONGED => CharClass::Katakana,
+        '一'..='\u{9fff}' | '가'..='힣' => CharClass::Unspaced,
         // It says where a line may break, so words end there.
-        '\u{200b}' => Sort::Separator,
+        '\u{200b}' => CharClass::Separator,
         _ => by_category(char),
     }
 }
 
-fn by_category(char: char) -> Sort {
+fn by_category(char: char) -> CharClass {
     use GeneralCategory as Category;
     match char.general_category() {
         Category::UppercaseLetter
@@ -54,13 +54,13 @@ fn by_category(char: char) -> Sort {
         | Category::DecimalNumber
         | Category::LetterNumber
         | Category::OtherNumber => by_script(char),
-        Category::NonspacingMark | Category::SpacingMark if !is_variation(char) => Sort::Mark,
-        Category::OtherSymbol => Sort::Symbol,
+        Category::NonspacingMark | Category::SpacingMark if !is_variation(char) => CharClass::Mark,
+        Category::OtherSymbol => CharClass::Symbol,
         Category::NonspacingMark
         | Category::EnclosingMark
         | Category::Format
-        | Category::ModifierSymbol => Sort::Ignored,
-        _ => Sort::Separator,
+        | Category::ModifierSymbol => CharClass::Ignored,
+        _ => CharClass::Separator,
     }
 }
 
@@ -69,10 +69,10 @@ fn is_variation(char: char) -> bool {
     matches!(char, '\u{fe00}'..='\u{fe0f}' | '\u{180b}'..='\u{180f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-fn by_script(char: char) -> Sort {
+fn by_script(char: char) -> CharClass {
     match char.script() {
-        Script::Hiragana => Sort::Hiragana,
-        Script::Katakana => Sort::Katakana,
+        Script::Hiragana => CharClass::Hiragana,
+        Script::Katakana => CharClass::Katakana,
         Script::Han
         | Script::Bopomofo
         | Script::Yi
@@ -81,7 +81,7 @@ fn by_script(char: char) -> Sort {
         | Script::Lao
         | Script::Khmer
         | Script::Myanmar
-        | Script::Tibetan => Sort::Unspaced,
-        _ => Sort::Letter,
+        | Script::Tibetan => CharClass::Unspaced,
+        _ => CharClass::Letter,
     }
 }

@@ -52,7 +52,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// The newest matches of one topic.
+    /// The newest matches of some topics.
     pub fn new(text: &str, topics: Vec<TopicId>, start: Start) -> Result<Self, AskError> {
         let query = Query::parse(text)?;
         let mut topics = topics;

@@ -3,13 +3,14 @@
 use kukuri_core::Cursor;
 use kukuri_feed::{DeskError, Home};
 
+use crate::consumer::Index;
 use crate::search::{Ask, Page};
 use crate::tables::Tables;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
-    /// Its first generation is still being built.
+    /// Its first generation is still being built, or the first one in the words and tables of this program.
     #[error("the search is being set up, try again later")]
     NotBuilt,
     #[error("the search is unavailable: {0}")]
@@ -36,10 +37,16 @@ impl Searcher {
     }
 
     /// Which generation is read, and what is in it, is as of one moment: while another one takes over,
-    /// questions are answered from the one or the other.
+    /// questions are answered from the one or the other. One that another program made, of other words or in
+    /// other tables, is not asked: it would seem to hold nothing.
     pub async fn search(&self, ask: &Ask) -> Result<Answer, SearchError> {
         let mut snapshot = self.home.read().await?;
-        let active = self.home.active(snapshot.desk()).await?.ok_or(SearchError::NotBuilt)?;
+        let active = self.home.active(snapshot.desk()).await?;
+        let active = active.filter(|active| Index::reads(active.version));
+        let Some(active) = active else {
+            snapshot.end().await?;
+            return Err(SearchError::NotBuilt);
+        };
         let tables = Tables::of(active.generation);
         let page = tables.search(snapshot.desk(), ask, active.cursor.seq).await?;
         snapshot.end().await?;

@@ -1,110 +1,135 @@
 //! Which documents have which term. Each batch writes its postings, sorted, as a segment that is never
-//! changed; of many small segments one larger is made, so that few have to be looked through and each
-//! posting is written a few times only.
+//! changed; of many small segments one larger is made (`merge.rs`), so that few have to be looked through
+//! and each posting is written a few times only.
 //!
 //! A document that leaves is gone from its table, and its postings lead nowhere. A segment of which half
 //! has left is written again without them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use kukuri_feed::{Column, Desk, DeskError, Given, Row};
 
 use crate::block::{Block, Posting, PostingKey, cut, read};
 use crate::document::Number;
-use crate::tables::Tables;
+use crate::tables::{Tables, list};
 
-/// So many segments of about one size become one.
-const SEGMENTS_PER_MERGE: usize = 8;
-/// What is merged at once, in memory: 64 MiB of postings, of some 60 000 notes.
-const MERGED_POSTINGS_MAX: i64 = 4 * 1024 * 1024;
-/// Segments of so many are not merged any more.
-const FINAL_POSTINGS_MIN: i64 = MERGED_POSTINGS_MAX / 2;
 /// Blocks that are written by one statement.
 const BLOCKS_PER_STATEMENT: usize = 1024;
-/// Documents that are looked for by one statement.
-const NUMBERS_PER_STATEMENT: usize = 16 * 1024;
+/// Removed documents that are looked for in a segment by one statement.
+const REMOVED_PER_STATEMENT: usize = 256;
 
 /// What is known of a segment without looking into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub id: i64,
     pub postings: i64,
-    documents: i64,
-    /// Of its documents, how many have left since it was written, or a few more.
-    removed: i64,
+    pub documents: i64,
+    /// Of its documents, how many have left since it was written. One that came back and left again
+    /// counts again.
+    pub removed: i64,
     pub oldest: Number,
     pub newest: Number,
+    pub state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Whole,
+    /// Another one is being made of it, until when it is read.
+    Merging,
+    /// It is being made of others, and lacks what is from this key on.
+    Made {
+        next: PostingKey,
+    },
+    /// Another one has taken its place. Its blocks are being deleted.
+    Spent,
+}
+
+impl State {
+    /// The numbers in the columns.
+    fn codes(self) -> (i64, i64) {
+        match self {
+            Self::Whole => (1, 0),
+            Self::Merging => (2, 0),
+            Self::Made { next } => (3, next.0),
+            Self::Spent => (4, 0),
+        }
+    }
+
+    fn from_codes(state: i64, next: i64) -> Result<Self, DeskError> {
+        match state {
+            1 => Ok(Self::Whole),
+            2 => Ok(Self::Merging),
+            3 => Ok(Self::Made { next: PostingKey(next) }),
+            4 => Ok(Self::Spent),
+            _ => Err(DeskError::Broken(format!("a segment has the state {state}"))),
+        }
+    }
 }
 
 impl Segment {
-    fn is_final(&self) -> bool {
-        self.postings >= FINAL_POSTINGS_MIN
+    /// Whether its postings are to be read: each posting is in one such segment, however merges go.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.state, State::Whole | State::Merging)
     }
 
-    /// Those of a level have about as many postings, within the factor of a merge.
-    fn level(&self) -> u32 {
-        self.postings.max(1).ilog(SEGMENTS_PER_MERGE as i64)
-    }
-
-    fn is_thin(&self) -> bool {
-        self.removed > 0 && self.removed * 2 >= self.documents
-    }
-}
-
-/// Which segments, of all in the order of their ids, are to become one: at most so much that a batch
-/// takes it along.
-fn due(segments: &[Segment]) -> Vec<Segment> {
-    let open: Vec<&Segment> = segments.iter().filter(|one| !one.is_final()).collect();
-    let levels: BTreeSet<u32> = open.iter().map(|one| one.level()).collect();
-    for level in levels {
-        let alike = open.iter().filter(|one| one.level() == level);
-        let alike: Vec<Segment> = alike.take(SEGMENTS_PER_MERGE).map(|one| **one).collect();
-        if alike.len() < SEGMENTS_PER_MERGE {
-            continue;
+    /// Takes note of postings that are in it from now on, in order: those of documents come first.
+    pub(crate) fn add(&mut self, postings: &[Posting]) {
+        let documents = postings.partition_point(|posting| posting.key.is_presence());
+        self.postings += postings.len() as i64;
+        self.documents += documents as i64;
+        for Posting { number, .. } in &postings[..documents] {
+            (self.oldest, self.newest) = (self.oldest.min(*number), self.newest.max(*number));
         }
-        let mut postings = 0;
-        let fits = |one: &Segment| {
-            postings += one.postings;
-            postings <= MERGED_POSTINGS_MAX
-        };
-        return alike.into_iter().take_while(fits).collect();
     }
-    segments.iter().find(|one| one.is_thin()).copied().into_iter().collect()
+
+    /// One without anything in it.
+    pub(crate) fn empty(id: i64, state: State) -> Self {
+        let (oldest, newest) = (Number(i64::MAX), Number(0));
+        Self { id, postings: 0, documents: 0, removed: 0, oldest, newest, state }
+    }
 }
 
 impl Tables {
-    /// Adds what new documents have, and takes note of those that have left.
+    /// Adds what new documents have, takes note of those that have left, and goes on with merges.
     pub(crate) async fn post(
         &self,
         desk: &mut Desk,
-        (documents, mut postings): (usize, Vec<Posting>),
+        mut postings: Vec<Posting>,
         removed: &[Number],
     ) -> Result<(), DeskError> {
         if postings.is_empty() && removed.is_empty() {
             return Ok(());
         }
-        let mut segments = self.segments(desk).await?;
-        for segment in &mut segments {
-            let within = segment.oldest..=segment.newest;
-            let count = removed.iter().filter(|number| within.contains(number)).count() as i64;
-            if count > 0 {
-                segment.removed += count;
-                let sql = format!("UPDATE {} SET removed = $2 WHERE segment = $1", self.segments);
-                desk.execute(&sql, vec![segment.id.into(), segment.removed.into()]).await?;
-            }
+        let mut segments = self.all_segments(desk).await?;
+        for segment in segments.iter_mut().filter(|segment| segment.state != State::Spent) {
+            self.note_removed(desk, segment, removed).await?;
         }
         postings.sort_unstable();
         postings.dedup();
-        let id = next(&segments);
-        segments.extend(self.write_segment(desk, id, &postings, documents as i64).await?);
-        let due = due(&segments);
-        if due.is_empty() { Ok(()) } else { self.merge(desk, next(&segments), &due).await }
+        let blocks = cut(&postings);
+        let blocks_count = blocks.len();
+        if !postings.is_empty() {
+            let mut segment = Segment::empty(next(&segments), State::Whole);
+            segment.add(&postings);
+            self.put_segment(desk, &segment).await?;
+            self.write_blocks(desk, segment.id, blocks).await?;
+            segments.push(segment);
+        }
+        self.go_on_merging(desk, &segments, blocks_count).await
     }
 
-    /// In the order of their ids.
+    /// Those that are to be read, in the order of their ids.
     pub(crate) async fn segments(&self, desk: &mut Desk) -> Result<Vec<Segment>, DeskError> {
+        let mut segments = self.all_segments(desk).await?;
+        segments.retain(Segment::is_read);
+        Ok(segments)
+    }
+
+    async fn all_segments(&self, desk: &mut Desk) -> Result<Vec<Segment>, DeskError> {
         let sql = format!(
-            "SELECT segment, postings, documents, removed, oldest, newest FROM {} ORDER BY segment",
+            "SELECT segment, postings, documents, removed, oldest, newest, state, next_key
+                 FROM {} ORDER BY segment",
             self.segments
         );
         let segment = |row: &Row| {
@@ -115,91 +140,117 @@ impl Tables {
                 removed: row.int(3)?,
                 oldest: Number(row.int(4)?),
                 newest: Number(row.int(5)?),
+                state: State::from_codes(row.int(6)?, row.int(7)?)?,
             })
         };
         desk.rows(&sql, vec![]).await?.iter().map(segment).collect()
     }
 
-    /// All postings of a segment, in order.
+    /// Counts those of some removed documents that are in a segment.
+    async fn note_removed(
+        &self,
+        desk: &mut Desk,
+        segment: &mut Segment,
+        removed: &[Number],
+    ) -> Result<(), DeskError> {
+        let within = segment.oldest..=segment.newest;
+        let removed: BTreeSet<Number> =
+            removed.iter().copied().filter(|number| within.contains(number)).collect();
+        let keys: BTreeSet<i64> =
+            removed.iter().map(|number| PostingKey::presence(*number).0).collect();
+        let keys: Vec<i64> = keys.into_iter().collect();
+        let mut found: BTreeSet<Number> = BTreeSet::new();
+        for keys in keys.chunks(REMOVED_PER_STATEMENT) {
+            for row in self.blocks_of(desk, &[segment.id], keys, 0).await? {
+                let wanted = |key: PostingKey| key.is_presence().then_some(());
+                let block = (PostingKey(row.int(1)?), &row.blob(2)?[..]);
+                read(block, PostingKey::MAX, wanted, |(), number| {
+                    found.extend(Some(number).filter(|number| removed.contains(number)));
+                })?;
+            }
+        }
+        if !found.is_empty() {
+            segment.removed += found.len() as i64;
+            let sql = format!("UPDATE {} SET removed = $2 WHERE segment = $1", self.segments);
+            desk.execute(&sql, vec![segment.id.into(), segment.removed.into()]).await?;
+        }
+        Ok(())
+    }
+
+    /// The blocks of some segments in which there may be something of the keys from one of `firsts` up to
+    /// `span` further, as rows of segment, key and block.
+    pub(crate) async fn blocks_of(
+        &self,
+        desk: &mut Desk,
+        segments: &[i64],
+        firsts: &[i64],
+        span: i64,
+    ) -> Result<Vec<Row>, DeskError> {
+        let (ids_table, ids) = list(desk.dialect(), 1, segments);
+        let (firsts_table, firsts) = list(desk.dialect(), 2, firsts);
+        let blocks = &self.blocks;
+        // The block in which a range begins is the last one that does not begin after it. If it begins
+        // before it and has further parts, these are all of its own key.
+        let sql = format!(
+            "WITH wanted AS MATERIALIZED (SELECT segments.value AS segment, firsts.value AS first,
+                     (SELECT key FROM {blocks} WHERE segment = segments.value
+                          AND key <= firsts.value ORDER BY key DESC LIMIT 1) AS start
+                 FROM {ids_table} AS segments CROSS JOIN {firsts_table} AS firsts)
+             SELECT blocks.segment, blocks.key, blocks.block
+                 FROM wanted CROSS JOIN {blocks} AS blocks
+                 WHERE blocks.segment = wanted.segment
+                 AND blocks.key >= COALESCE(wanted.start, wanted.first)
+                 AND blocks.key <= wanted.first + {span}
+                 AND (blocks.part = 0 OR blocks.key >= wanted.first)"
+        );
+        desk.rows(&sql, vec![ids.into(), firsts.into()]).await
+    }
+
+    /// The postings of a segment with keys from the first to the last of these, in order.
     pub(crate) async fn postings(
         &self,
         desk: &mut Desk,
-        segment: &Segment,
+        segment: i64,
+        (first, last): (PostingKey, PostingKey),
         mut found: impl FnMut(Posting),
     ) -> Result<(), DeskError> {
         let blocks = &self.blocks;
-        let sql = format!("SELECT key, block FROM {blocks} WHERE segment = $1 ORDER BY key, part");
-        for row in desk.rows(&sql, vec![segment.id.into()]).await? {
-            let found = |key, number| found(Posting { key, number });
-            read((PostingKey(row.int(0)?), &row.blob(1)?), PostingKey::MAX, Some, found)?;
-        }
-        Ok(())
-    }
-
-    async fn merge(&self, desk: &mut Desk, id: i64, due: &[Segment]) -> Result<(), DeskError> {
-        let mut postings: Vec<Posting> = Vec::new();
-        for segment in due {
-            self.postings(desk, segment, |posting| postings.push(posting)).await?;
-            for table in [&self.blocks, &self.segments] {
-                let sql = format!("DELETE FROM {table} WHERE segment = $1");
-                desk.execute(&sql, vec![segment.id.into()]).await?;
-            }
-        }
-        // Made for runs that are sorted already.
-        postings.sort();
-        postings.dedup();
-        let mut count = due.iter().map(|segment| segment.documents).sum();
-        if due.iter().any(|segment| segment.removed > 0) {
-            let here = self.still_here(desk, &postings).await?;
-            postings.retain(|posting| here.contains(&posting.number));
-            count = here.len() as i64;
-        }
-        self.write_segment(desk, id, &postings, count).await?;
-        Ok(())
-    }
-
-    /// Those documents of some postings that have not left.
-    async fn still_here(
-        &self,
-        desk: &mut Desk,
-        postings: &[Posting],
-    ) -> Result<HashSet<Number>, DeskError> {
-        let mut numbers: Vec<i64> = postings.iter().map(|posting| posting.number.0).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut here = HashSet::with_capacity(numbers.len());
-        for some in numbers.chunks(NUMBERS_PER_STATEMENT) {
-            let found = self.among(desk, &self.documents, "number", some.iter().copied()).await?;
-            here.extend(found.into_iter().map(Number));
-        }
-        Ok(here)
-    }
-
-    /// Nothing is no segment.
-    async fn write_segment(
-        &self,
-        desk: &mut Desk,
-        id: i64,
-        postings: &[Posting],
-        documents: i64,
-    ) -> Result<Option<Segment>, DeskError> {
-        let numbers = || postings.iter().map(|posting| posting.number);
-        let Some((oldest, newest)) = numbers().min().zip(numbers().max()) else { return Ok(None) };
-        let postings_count = postings.len() as i64;
-        let segment =
-            Segment { id, postings: postings_count, documents, removed: 0, oldest, newest };
         let sql = format!(
-            "INSERT INTO {} (segment, postings, documents, removed, oldest, newest)
-                 VALUES ($1, $2, $3, 0, $4, $5)",
+            "SELECT key, block FROM {blocks} WHERE segment = $1 AND key <= $3
+                 AND key >= COALESCE((SELECT key FROM {blocks} WHERE segment = $1 AND key <= $2
+                     ORDER BY key DESC LIMIT 1), $2)
+                 AND (part = 0 OR key >= $2) ORDER BY key, part"
+        );
+        let values = [segment, first.0, last.0].map(Into::into).into();
+        for row in desk.rows(&sql, values).await? {
+            let wanted = |key: PostingKey| (key >= first).then_some(key);
+            let found = |key, number| found(Posting { key, number });
+            read((PostingKey(row.int(0)?), &row.blob(1)?), last, wanted, found)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is known of a segment anew.
+    pub(crate) async fn put_segment(
+        &self,
+        desk: &mut Desk,
+        segment: &Segment,
+    ) -> Result<(), DeskError> {
+        let Segment { id, postings, documents, removed, oldest, newest, state } = *segment;
+        let (state, next) = state.codes();
+        let sql = format!(
+            "INSERT INTO {} (segment, postings, documents, removed, oldest, newest, state, next_key)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+                 ON CONFLICT (segment) DO UPDATE SET postings = $2, documents = $3, removed = $4,
+                     oldest = $5, newest = $6, state = $7, next_key = $8",
             self.segments
         );
-        let values = [id, postings_count, documents, oldest.0, newest.0];
+        let values = [id, postings, documents, removed, oldest.0, newest.0, state, next];
         desk.execute(&sql, values.map(Into::into).into()).await?;
-        self.write_blocks(desk, id, cut(postings)).await?;
-        Ok(Some(segment))
+        Ok(())
     }
 
-    async fn write_blocks(
+    pub(crate) async fn write_blocks(
         &self,
         desk: &mut Desk,
         segment: i64,
@@ -224,61 +275,52 @@ impl Tables {
     }
 }
 
-fn next(segments: &[Segment]) -> i64 {
+/// The id of the next segment.
+pub(crate) fn next(segments: &[Segment]) -> i64 {
     segments.last().map_or(0, |segment| segment.id) + 1
 }
 
 #[cfg(test)]
 mod tests {
+    use kukuri_feed::{Generation, Home, Place, Sync};
+    use kukuri_testkit::postgres::{Cluster, Durability};
+
     use super::*;
+    use crate::consumer::Index;
 
-    fn segment(id: i64, postings: i64) -> Segment {
-        let (oldest, newest) = (Number(0), Number(9));
-        Segment { id, postings, documents: postings, removed: 0, oldest, newest }
-    }
+    const DOCUMENTS: i64 = 20_000;
 
-    /// Writes segments of these sizes one after the other, each time with the merge that is due, and
-    /// returns what there is in the end and how many postings were written in all.
-    fn grow(sizes: impl IntoIterator<Item = i64>) -> (Vec<Segment>, i64) {
-        let (mut segments, mut written) = (Vec::new(), 0);
-        for size in sizes {
-            segments.push(segment(next(&segments), size));
-            written += size;
-            let due = due(&segments);
-            let sum: i64 = due.iter().map(|one| one.postings).sum();
-            assert!(sum <= MERGED_POSTINGS_MAX, "a batch takes no more along");
-            if !due.is_empty() {
-                assert!(due.len() > 1, "what is alone is not written again");
-                let id = next(&segments);
-                segments.retain(|one| !due.contains(one));
-                segments.push(segment(id, sum));
-                written += sum;
+    /// Who asked for a word that nobody uses read all that there is about the common one before it.
+    #[tokio::test]
+    async fn what_is_absent_is_looked_for_in_one_block() {
+        let directory = tempfile::TempDir::new().expect("a temporary directory");
+        let cluster = Cluster::start(Durability::Fast).expect("a cluster starts");
+        let file = Place::Directory { directory: directory.path().into(), sync: Sync::OffForTests };
+        for place in [file, Place::Database { url: cluster.create_database() }] {
+            let home = Home::open(&place, Index::NAME).await.expect("the tables open");
+            let mut writing = home.write().await.expect("begins to write");
+            let (desk, tables) = (writing.desk(), Tables::of(Generation(1)));
+            tables.create(desk).await.expect("makes the tables");
+            let posting =
+                |key| move |number| Posting { key: PostingKey(key), number: Number(number) };
+            let common = (0..DOCUMENTS).map(posting(1000));
+            let postings = common.chain((0..3).map(posting(2000))).collect();
+            tables.post(desk, postings, &[]).await.expect("writes");
+            let mut read = Vec::new();
+            for key in [999, 1000, 1001, 1999, 2000, 2001] {
+                read.push(tables.blocks_of(desk, &[1], &[key], 0).await.expect("reads").len());
             }
+            let parts = read[1];
+            assert!(parts > 10, "{parts}");
+            assert_eq!(read, [0, parts, 1, 1, 1, 1], "{:?}", desk.dialect());
+            let both = tables.blocks_of(desk, &[1], &[999], 1001).await.expect("reads").len();
+            assert_eq!(both, parts + 1);
+            let (first, last) = (PostingKey(1001), PostingKey(2000));
+            let mut found = 0;
+            let read = tables.postings(desk, 1, (first, last), |_| found += 1).await;
+            read.expect("reads");
+            assert_eq!(found, 3);
+            writing.roll_back().await.expect("rolls back");
         }
-        (segments, written)
-    }
-
-    #[test]
-    fn few_segments_are_looked_through_and_few_postings_written_again() {
-        // One note at a time, and a thousand.
-        for (size, count) in [(65, 20_000), (65_000, 1000)] {
-            let (segments, written) = grow(std::iter::repeat_n(size, count));
-            let all = size * count as i64;
-            let full = all / FINAL_POSTINGS_MIN + 1;
-            let levels = i64::from(FINAL_POSTINGS_MIN.ilog(SEGMENTS_PER_MERGE as i64)) + 1;
-            let open_max = levels * SEGMENTS_PER_MERGE as i64;
-            assert!((segments.len() as i64) < full + open_max, "{}", segments.len());
-            assert!(written <= all * levels, "{written} for {all}");
-            assert_eq!(segments.iter().map(|one| one.postings).sum::<i64>(), all);
-        }
-    }
-
-    #[test]
-    fn a_segment_of_which_half_has_left_is_written_again() {
-        let full = segment(1, FINAL_POSTINGS_MIN);
-        let half = full.documents / 2;
-        assert_eq!(due(&[Segment { removed: half - 1, ..full }]), []);
-        let thin = Segment { removed: half, ..full };
-        assert_eq!(due(&[segment(1, 5), thin]), [thin]);
     }
 }

@@ -1,5 +1,5 @@
-//! The tables of a generation, the same in both databases: documents, endorsements, and the segments that
-//! tell which document has which term.
+//! The tables of a generation, the same in both databases: documents, who endorses them, and the segments
+//! that tell which document has which term.
 
 use kukuri_feed::{Desk, DeskError, Dialect, Generation};
 
@@ -7,6 +7,7 @@ use kukuri_feed::{Desk, DeskError, Dialect, Generation};
 pub(crate) struct Tables {
     pub documents: String,
     pub endorsements: String,
+    pub voices: String,
     pub segments: String,
     pub blocks: String,
 }
@@ -16,13 +17,14 @@ impl Tables {
         Self {
             documents: generation.table("post_search_documents"),
             endorsements: generation.table("post_search_endorsements"),
+            voices: generation.table("post_search_voices"),
             segments: generation.table("post_search_segments"),
             blocks: generation.table("post_search_blocks"),
         }
     }
 
     pub(crate) async fn create(&self, desk: &mut Desk) -> Result<(), DeskError> {
-        let Self { documents, endorsements, segments, blocks } = self;
+        let Self { documents, endorsements, voices, segments, blocks } = self;
         let blob = desk.dialect().blob();
         // What SQLite calls so is the place of a row itself.
         let number = if desk.dialect() == Dialect::Sqlite { "INTEGER" } else { "BIGINT" };
@@ -34,10 +36,12 @@ impl Tables {
              CREATE INDEX {documents}_target ON {documents} (target);
              CREATE TABLE {endorsements} (event {number} NOT NULL PRIMARY KEY,
                  target BIGINT NOT NULL, author BIGINT NOT NULL, sort BIGINT NOT NULL);
-             CREATE INDEX {endorsements}_target ON {endorsements} (target, author, sort);
+             CREATE TABLE {voices} (target BIGINT NOT NULL, author BIGINT NOT NULL,
+                 sort BIGINT NOT NULL, events BIGINT NOT NULL, PRIMARY KEY (target, author, sort));
              CREATE TABLE {segments} (segment {number} NOT NULL PRIMARY KEY,
                  postings BIGINT NOT NULL, documents BIGINT NOT NULL, removed BIGINT NOT NULL,
-                 oldest BIGINT NOT NULL, newest BIGINT NOT NULL);
+                 oldest BIGINT NOT NULL, newest BIGINT NOT NULL,
+                 state BIGINT NOT NULL, next_key BIGINT NOT NULL);
              CREATE TABLE {blocks} (segment BIGINT NOT NULL, key BIGINT NOT NULL,
                  part BIGINT NOT NULL, block {blob} NOT NULL, PRIMARY KEY (segment, key, part));"
         ))
@@ -45,8 +49,8 @@ impl Tables {
     }
 
     pub(crate) async fn discard(&self, desk: &mut Desk) -> Result<(), DeskError> {
-        let Self { documents, endorsements, segments, blocks } = self;
-        for table in [documents, endorsements, segments, blocks] {
+        let Self { documents, endorsements, voices, segments, blocks } = self;
+        for table in [documents, endorsements, voices, segments, blocks] {
             desk.script(&format!("DROP TABLE IF EXISTS {table}")).await?;
         }
         Ok(())

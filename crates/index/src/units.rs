@@ -1,7 +1,7 @@
 //! Text cut into units: words, single characters of scripts without spaces, and signs.
 
 use crate::fold::{Glyph, fold};
-use crate::script::Sort;
+use crate::script::CharClass;
 
 /// Longer words and tags are cut: nobody types more, and a key or a picture in letters is no word.
 pub(crate) const WORD_BYTES_MAX: usize = 64;
@@ -46,13 +46,13 @@ impl Units {
     pub(crate) fn of(text: &str) -> Self {
         let mut units = Self::default();
         let glyphs = fold(text);
-        let mut before = Sort::Separator;
+        let mut before = CharClass::Separator;
         for glyph in &glyphs {
             // A mark that belongs to nothing leaves nothing for the next one to belong to.
-            let stray = glyph.sort == Sort::Mark && before == Sort::Separator;
+            let stray = glyph.class == CharClass::Mark && before == CharClass::Separator;
             if !stray {
                 units.take(glyph, before);
-                before = glyph.sort;
+                before = glyph.class;
             }
         }
         units.hashtags = hashtags(&glyphs);
@@ -69,16 +69,16 @@ impl Units {
         (unit.shape == Shape::CharAfterChar).then(|| &self.folded[before.start..unit.end])
     }
 
-    fn take(&mut self, glyph: &Glyph, before: Sort) {
-        let shape = match glyph.sort {
-            Sort::Letter if before == Sort::Letter || self.in_word(before) => {
+    fn take(&mut self, glyph: &Glyph, before: CharClass) {
+        let shape = match glyph.class {
+            CharClass::Letter if before == CharClass::Letter || self.in_word(before) => {
                 return self.extend(glyph);
             }
-            Sort::Mark => return self.extend(glyph),
-            Sort::Letter => Shape::Word,
-            Sort::Symbol => Shape::Symbol,
-            sort if sort.is_unspaced() && self.after_char(before) => Shape::CharAfterChar,
-            sort if sort.is_unspaced() => Shape::Char,
+            CharClass::Mark => return self.extend(glyph),
+            CharClass::Letter => Shape::Word,
+            CharClass::Symbol => Shape::Symbol,
+            class if class.is_unspaced() && self.after_char(before) => Shape::CharAfterChar,
+            class if class.is_unspaced() => Shape::Char,
             _ => return,
         };
         let start = self.folded.len();
@@ -91,12 +91,12 @@ impl Units {
         self.list.last().is_some_and(|unit| shapes.contains(&unit.shape))
     }
 
-    fn in_word(&self, before: Sort) -> bool {
-        before == Sort::Mark && self.last_is(&[Shape::Word])
+    fn in_word(&self, before: CharClass) -> bool {
+        before == CharClass::Mark && self.last_is(&[Shape::Word])
     }
 
-    fn after_char(&self, before: Sort) -> bool {
-        (before.is_unspaced() || before == Sort::Mark)
+    fn after_char(&self, before: CharClass) -> bool {
+        (before.is_unspaced() || before == CharClass::Mark)
             && self.last_is(&[Shape::Char, Shape::CharAfterChar])
     }
 
@@ -137,8 +137,8 @@ fn is_reference(word: &str) -> bool {
 /// What follows a `#` that is not inside a word, folded.
 fn hashtags(glyphs: &[Glyph]) -> Vec<String> {
     let starts = glyphs.iter().enumerate().filter(|(place, glyph)| {
-        let before = place.checked_sub(1).map(|before| glyphs[before].sort);
-        glyph.char == '#' && before != Some(Sort::Letter)
+        let before = place.checked_sub(1).map(|before| glyphs[before].class);
+        glyph.char == '#' && before != Some(CharClass::Letter)
     });
     starts.map(|(place, _)| tag(&glyphs[place + 1..])).filter(|tag| !tag.is_empty()).collect()
 }
@@ -147,8 +147,8 @@ fn hashtags(glyphs: &[Glyph]) -> Vec<String> {
 pub(crate) fn tag(glyphs: &[Glyph]) -> String {
     let inside = |glyph: &&Glyph| {
         glyph.char == '_'
-            || matches!(glyph.sort, Sort::Letter | Sort::Mark)
-            || glyph.sort.is_unspaced()
+            || matches!(glyph.class, CharClass::Letter | CharClass::Mark)
+            || glyph.class.is_unspaced()
     };
     let mut tag = String::new();
     for glyph in glyphs.iter().take_while(inside) {

@@ -10,8 +10,6 @@ use kukuri_feed::{Column, Desk, DeskError, Given};
 use crate::block::{Posting, PostingKey};
 use crate::document::{Document, NUMBERS_PER_DOCUMENT, Number};
 use crate::effects::{DocumentEffect, Effects};
-use crate::endorsement::Endorsement;
-use crate::rank::POPULARITY_MAX;
 use crate::search::TopicKey;
 use crate::tables::{Tables, list};
 use crate::text::Term;
@@ -44,8 +42,9 @@ impl Tables {
             let key = |term: &Term| PostingKey::new(*topic, *term);
             let posting = |term| Posting { key: key(term), number: *number };
             postings.extend(document.text.terms.iter().map(posting));
+            postings.push(Posting { key: PostingKey::presence(*number), number: *number });
         }
-        self.post(desk, (placed.len(), postings), &changes.removed).await?;
+        self.post(desk, postings, &changes.removed).await?;
         let touched = self.replace_endorsements(desk, &effects).await?;
         let new = changes.new.iter().map(|one| one.target.prefix()).collect();
         self.count(desk, new, touched).await
@@ -121,7 +120,8 @@ impl Tables {
         for choice in 0..usize::from(NUMBERS_PER_DOCUMENT) {
             let number = |one: &Document| Number::choices(one.created_at, &one.key)[choice];
             let numbers: Vec<Number> = open.iter().map(|one| number(one)).collect();
-            let taken = self.taken(desk, &numbers).await?;
+            let wanted: Vec<i64> = numbers.iter().map(|number| number.0).collect();
+            let taken = self.taken(desk, &wanted).await?;
             open = std::iter::zip(open, numbers)
                 .filter(|(document, number)| {
                     let free = !taken.contains(number) && !placed.contains_key(number);
@@ -145,32 +145,19 @@ impl Tables {
         Ok(placed.into_iter().map(place).collect())
     }
 
-    async fn taken(
+    /// Which of some numbers documents have.
+    pub(crate) async fn taken(
         &self,
         desk: &mut Desk,
-        numbers: &[Number],
+        numbers: &[i64],
     ) -> Result<BTreeSet<Number>, DeskError> {
-        let numbers = numbers.iter().map(|number| number.0);
-        let found = self.among(desk, &self.documents, "number", numbers).await?;
-        Ok(found.into_iter().map(Number).collect())
-    }
-
-    /// Which of some values a column has.
-    pub(crate) async fn among(
-        &self,
-        desk: &mut Desk,
-        table: &str,
-        column: &str,
-        values: impl Iterator<Item = i64>,
-    ) -> Result<BTreeSet<i64>, DeskError> {
-        let values: Vec<i64> = values.collect();
-        if values.is_empty() {
+        if numbers.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let (rows, value) = list(desk.dialect(), 1, &values);
-        let sql = format!("SELECT DISTINCT {column} FROM {table} WHERE {column} IN {rows}");
+        let (rows, value) = list(desk.dialect(), 1, numbers);
+        let sql = format!("SELECT number FROM {} WHERE number IN {rows}", self.documents);
         let found = desk.rows(&sql, vec![value.into()]).await?;
-        found.iter().map(|row| row.int(0)).collect()
+        found.iter().map(|row| Ok(Number(row.int(0)?))).collect()
     }
 
     async fn insert(&self, desk: &mut Desk, placed: &[Placed<'_>]) -> Result<(), DeskError> {
@@ -190,70 +177,6 @@ impl Tables {
             self.documents
         );
         desk.bulk(&sql, given).await?;
-        Ok(())
-    }
-
-    /// Returns what was or is endorsed by events of the batch.
-    async fn replace_endorsements(
-        &self,
-        desk: &mut Desk,
-        effects: &Effects,
-    ) -> Result<BTreeSet<i64>, DeskError> {
-        let table = &self.endorsements;
-        let (rows, value) = {
-            let events: Vec<i64> = effects.endorsements.keys().map(EventId::prefix).collect();
-            if events.is_empty() {
-                return Ok(BTreeSet::new());
-            }
-            list(desk.dialect(), 1, &events)
-        };
-        let sql = format!("SELECT DISTINCT target FROM {table} WHERE event IN {rows}");
-        let before = desk.rows(&sql, vec![value.clone().into()]).await?;
-        let mut touched: BTreeSet<i64> =
-            before.iter().map(|row| row.int(0)).collect::<Result<_, _>>()?;
-        let sql = format!("DELETE FROM {table} WHERE event IN {rows}");
-        desk.execute(&sql, vec![value.into()]).await?;
-
-        let new: Vec<&Endorsement> = effects.endorsements.values().flatten().collect();
-        touched.extend(new.iter().map(|one| one.target.prefix()));
-        let given = Given::new([
-            ("event", new.iter().map(|one| one.event_id.prefix()).collect()),
-            ("target", new.iter().map(|one| one.target.prefix()).collect()),
-            ("author", new.iter().map(|one| one.author.prefix()).collect()),
-            ("sort", new.iter().map(|one| i64::from(one.sort.code())).collect::<Column>()),
-        ]);
-        let sql = format!(
-            "INSERT INTO {table} (event, target, author, sort)
-                 SELECT event, target, author, sort FROM given"
-        );
-        desk.bulk(&sql, given).await?;
-        Ok(touched)
-    }
-
-    /// Counts again how popular documents are, those of new documents that have been endorsed already
-    /// and those whose endorsements have changed.
-    async fn count(
-        &self,
-        desk: &mut Desk,
-        new: BTreeSet<i64>,
-        changed: BTreeSet<i64>,
-    ) -> Result<(), DeskError> {
-        let Self { documents, endorsements, .. } = self;
-        let mut targets = self.among(desk, endorsements, "target", new.into_iter()).await?;
-        targets.extend(changed);
-        if targets.is_empty() {
-            return Ok(());
-        }
-        let targets: Vec<i64> = targets.into_iter().collect();
-        let (rows, value) = list(desk.dialect(), 1, &targets);
-        let sql = format!(
-            "UPDATE {documents} SET popularity = (SELECT COUNT(*) FROM
-                 (SELECT DISTINCT author, sort FROM {endorsements}
-                      WHERE {endorsements}.target = {documents}.target
-                      LIMIT {POPULARITY_MAX}) AS voices)
-                 WHERE target IN {rows}"
-        );
-        desk.execute(&sql, vec![value.into()]).await?;
         Ok(())
     }
 }

@@ -6,6 +6,8 @@ mod back_ends;
 mod corpus;
 #[path = "search/follow.rs"]
 mod follow;
+#[path = "search/gone.rs"]
+mod gone;
 #[path = "search/hostile.rs"]
 mod hostile;
 #[path = "search/judged.rs"]
@@ -14,6 +16,8 @@ mod judged;
 mod laws;
 #[path = "search/many.rs"]
 mod many;
+#[path = "search/merges.rs"]
+mod merges;
 #[path = "search/names.rs"]
 mod names;
 #[path = "search/rig.rs"]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kukuri_api::Finder;
+use kukuri_api::{Finder, Unavailable};
 use kukuri_index::{Ask, Start};
 use kukuri_relay::{Search, SearchAnswer, SearchQuestion, SearchRefusal};
 
@@ -18,7 +18,10 @@ impl Search for RelaySearch {
         let ask = Ask::new(&text, topics, Start::First { now })
             .map_err(|error| SearchRefusal::Question(error.to_string()))?;
         let found = self.0.find(&Ask { since, until, ..ask }).await;
-        let found = found.map_err(|_| SearchRefusal::Unavailable)?;
+        let found = found.map_err(|why| match why {
+            Unavailable::BeingBuilt => SearchRefusal::BeingBuilt,
+            Unavailable::Away => SearchRefusal::Unavailable,
+        })?;
         // An event that is in several of the topics is found in each.
         let mut seen = BTreeSet::new();
         let ids = found.hits.into_iter().map(|hit| hit.event_id);

@@ -80,11 +80,12 @@ stories! {
         search_is_paused_and_goes_on
         search_reads_the_feed_again
         a_rebuild_beside_ingest_fails_no_question
+        search_begins_anew_beside_a_restored_store
         other_kinds_make_another_index;
     http:
         http_and_nip50_find_what_people_expect
         what_is_gone_is_not_found_over_http
-        hostile_questions_over_http_are_answered_or_refused
+        hostile_questions_are_answered_or_refused
         topics_are_found_by_their_names
         http_goes_by_the_rules_of_the_relay;
     import:

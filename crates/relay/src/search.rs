@@ -31,6 +31,9 @@ pub enum SearchRefusal {
     /// The question is at fault; the text says why.
     #[error("invalid: {0}")]
     Question(String),
+    /// There is nothing to search in yet.
+    #[error("error: search is being set up")]
+    BeingBuilt,
     /// It may work later.
     #[error("error: search unavailable")]
     Unavailable,

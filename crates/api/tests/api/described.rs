@@ -1,6 +1,7 @@
 //! The document that is shipped says what the code does.
 
 use kukuri_api::{SEARCH_ITEMS_DEFAULT, SEARCH_ITEMS_MAX, TOPICS_DEFAULT, TOPICS_MAX, document};
+use kukuri_core::admission::Rate;
 use kukuri_index::QUERY_CHARS_MAX;
 use serde_json::{Value, json};
 
@@ -39,6 +40,12 @@ async fn what_is_described_is_there() {
         }
     }
     assert_eq!(paths.len(), 3);
+    *rig.house.rate.lock().unwrap() = Rate::Exceeded;
+    for (path, item) in paths {
+        assert_eq!(rig.get(path).await.code(), (429, "RATE_LIMITED"), "{path}");
+        assert!(item["get"]["responses"].get("429").is_some(), "{path}");
+    }
+    *rig.house.rate.lock().unwrap() = Rate::Within;
     assert_eq!(rig.get("/v1/openapi.json").await.json, document);
     assert_eq!(rig.get("/v1/undescribed").await.code(), (404, "NOT_FOUND"));
 }

@@ -155,6 +155,14 @@ impl Rig {
         tokio::time::timeout(WAIT_MAX, both).await.expect("the index follows");
     }
 
+    /// Changes the tables of the index behind its back.
+    pub async fn script(&self, sql: &str) {
+        let home = Home::open(&place(&self.directory), Index::NAME).await.unwrap();
+        let mut writing = home.write().await.unwrap();
+        writing.desk().script(sql).await.unwrap();
+        writing.commit().await.unwrap();
+    }
+
     pub fn routes(&self) -> Router {
         self.api.routes()
     }

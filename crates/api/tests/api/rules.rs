@@ -149,8 +149,18 @@ async fn a_search_that_is_not_there_is_told_from_one_that_is_not_ready() {
     let answer = rig.search("a", "").await;
     assert_eq!(answer.code(), (503, "UNAVAILABLE"));
     assert_eq!(answer.headers["retry-after"], "5");
+    assert_eq!(answer.json["message"], "the search is being set up, try again later");
     assert_eq!(rig.api.stats().unavailable, 1);
     rig.note("a").await;
     rig.index().await;
     assert_eq!(rig.search("a", "").await.contents(), ["a"]);
+    // Nor is one that another version of the program has made.
+    rig.script("UPDATE consumer_offsets SET version = 1").await;
+    let answer = rig.search("a", "").await;
+    assert_eq!(answer.code(), (503, "UNAVAILABLE"));
+    assert_eq!(answer.json["message"], "the search is being set up, try again later");
+    rig.script("DROP TABLE consumer_offsets").await;
+    let answer = rig.search("a", "").await;
+    assert_eq!(answer.code(), (503, "UNAVAILABLE"));
+    assert_eq!(answer.json["message"], "the search is unavailable, try again later");
 }

@@ -74,6 +74,8 @@ pub struct GenerationState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Active {
     pub generation: Generation,
+    /// Of the consumer that made it: who reads looks whether it can make sense of the tables.
+    pub version: u32,
     pub cursor: Cursor,
 }
 
@@ -154,25 +156,25 @@ impl Home {
     /// The generation to read, as of the snapshot that the desk belongs to; none before the first one is
     /// built.
     pub async fn active(&self, desk: &mut Desk) -> Result<Option<Active>, DeskError> {
-        let sql = "SELECT active, epoch, last_seq FROM consumer_states
+        let sql = "SELECT active, epoch, last_seq, version FROM consumer_states
             JOIN consumer_offsets ON consumer_offsets.consumer = consumer_states.consumer
                 AND consumer_offsets.generation = consumer_states.active
             WHERE consumer_states.consumer = $1";
         let row = desk.row(sql, vec![self.name().as_str().into()]).await?;
         row.map(|row| {
             let cursor = Cursor { epoch: Epoch(row.int(1)?), seq: Seq(row.int(2)?) };
-            Ok(Active { generation: Generation(row.int(0)?), cursor })
+            let version = version(row.int(3)?)?;
+            Ok(Active { generation: Generation(row.int(0)?), version, cursor })
         })
         .transpose()
     }
 }
 
 fn state(row: &Row, now: UnixMillis) -> Result<GenerationState, DeskError> {
-    let version = row.int(2)?;
     Ok(GenerationState {
         generation: Generation(row.int(0)?),
         role: Role::from_code(row.int(1)?)?,
-        version: version.try_into().map_err(|_| strange("version", version))?,
+        version: version(row.int(2)?)?,
         cursor: Cursor { epoch: Epoch(row.int(3)?), seq: Seq(row.int(4)?) },
         start: Seq(row.int(5)?),
         scan: row.int_or_null(6)?.map(Seq),
@@ -182,6 +184,10 @@ fn state(row: &Row, now: UnixMillis) -> Result<GenerationState, DeskError> {
         updated_at: UnixMillis(row.int(11)?),
         parked: row.int(12)?.try_into().unwrap_or(0),
     })
+}
+
+fn version(number: i64) -> Result<u32, DeskError> {
+    number.try_into().map_err(|_| strange("version", number))
 }
 
 fn parked(row: &Row) -> Result<Parked, DeskError> {

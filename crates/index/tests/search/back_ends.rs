@@ -39,6 +39,14 @@ const WORDS: &[&str] = &[
     "北京大学",
 ];
 
+/// Voices whose events are not those that there are.
+const VOICES_AMISS: &str = "SELECT COUNT(*) FROM
+    (SELECT target, author, sort, COUNT(*) AS events FROM post_search_endorsements_g1
+        GROUP BY target, author, sort) AS told
+    FULL JOIN post_search_voices_g1 AS kept ON kept.target = told.target
+        AND kept.author = told.author AND kept.sort = told.sort AND kept.events = told.events
+    WHERE told.target IS NULL OR kept.target IS NULL";
+
 #[tokio::test]
 async fn both_answer_judged_questions_as_people_expect() {
     let corpus = Corpus::read();
@@ -111,6 +119,7 @@ async fn both_follow_any_history_as_the_model_does() {
             assert_eq!(one, other, "{}: incremental = rebuilt", rig.name);
             assert!(one.rows > 0);
         }
+        assert_eq!(rig.rows(VOICES_AMISS).await, [[0]], "{}: each voice is counted", rig.name);
         // And the digest would tell if anything were missing, words alone included.
         let missing = "DELETE FROM post_search_blocks_g2 WHERE segment IN
             (SELECT MIN(segment) FROM post_search_segments_g2)";

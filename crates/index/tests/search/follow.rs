@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::{Seq, UnixMillis};
+use kukuri_event::Kind;
 use kukuri_feed::{Consumer, Digest, Home, Runner, RunnerConfig, Sample};
-use kukuri_index::{Ask, Effects, Index, Kinds, Projection, Searcher, Start};
+use kukuri_index::{
+    Ask, DocumentKey, Effects, Index, Kinds, Projection, SearchError, Searcher, Start,
+};
 use kukuri_store::{Entry, Model as StoreModel, Place, Store};
 use kukuri_testkit::generate::{Seed, World, batches, script};
 use tokio::time::{interval, timeout};
@@ -61,6 +64,54 @@ async fn g9_convergent_incremental_is_rebuilt() {
     }
 }
 
+/// While the index was built anew by another version of the program, the old one was asked for words that it
+/// had never heard, and found nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_of_other_words_is_not_asked() {
+    let seed = Seed::of_run("an_index_of_other_words_is_not_asked");
+    for rig in Rig::both().await {
+        let store: Arc<dyn Store> = Arc::new(StoreModel::default());
+        let world = World::new(seed.part(0), 0, EVENTS);
+        let mut dice = seed.part(1).dice();
+        for batch in batches(&script(&world, &mut dice, COMMANDS), &mut dice) {
+            store.apply(batch).await.expect("the model takes everything");
+        }
+        let version = Index::default().version();
+        let other_kinds = Index::new(Kinds::new([Kind(1)]).expect("can be named")).version();
+        assert_ne!(version, other_kinds);
+        run_until_settled(&rig, &store).await;
+        let searcher = Searcher::new(rig.home.clone());
+        let effects = of_state(&*store).await;
+        let (key, _) = effects.documents.first_key_value().expect("there is something to find");
+        let ask = ask_for(&*store, key).await;
+        let expected = searcher.search(&ask).await.expect("an answer");
+        assert!(!expected.page.hits.is_empty());
+        let of = |version: u32| format!("UPDATE consumer_offsets SET version = {version}");
+        // Other kinds are other events in the same words: what it has found so far is right.
+        rig.script(&of(other_kinds)).await;
+        assert_eq!(searcher.search(&ask).await, Ok(expected.clone()), "{}", rig.name);
+        for other in [version - 1, version + 1, other_kinds - (1 << 24), other_kinds + (1 << 24)] {
+            rig.script(&of(other)).await;
+            let answer = searcher.search(&ask).await;
+            assert_eq!(answer, Err(SearchError::NotBuilt), "{}: {other}", rig.name);
+        }
+        run_until_settled(&rig, &store).await;
+        assert_eq!(searcher.search(&ask).await, Ok(expected), "{}: built anew", rig.name);
+    }
+}
+
+async fn run_until_settled(rig: &Rig, store: &Arc<dyn Store>) {
+    let (home, config) = (rig.home.clone(), RunnerConfig::standard());
+    let runner = Runner::open(Index::default(), Arc::clone(store), home, config).await;
+    let (runner, stop) = (runner.expect("the runner opens"), CancellationToken::new());
+    let settled = async {
+        settle(&runner, &**store).await;
+        stop.cancel();
+    };
+    let both = async { tokio::join!(settled, runner.run(stop.clone())) };
+    timeout(LIMIT, both).await.expect("the index is built");
+}
+
 /// Until the index has read everything and nothing is being built.
 async fn settle(runner: &Runner<Index>, store: &dyn Store) {
     let settled = async {
@@ -69,7 +120,9 @@ async fn settle(runner: &Runner<Index>, store: &dyn Store) {
             probes.tick().await;
             let report = runner.report(UnixMillis(0)).await.expect("a report");
             let head = store.bounds().await.expect("bounds").head;
-            let there = report.active().is_some_and(|active| active.state.cursor.seq == head);
+            let there = report.active().is_some_and(|active| {
+                active.state.cursor.seq == head && active.state.version == report.version
+            });
             if there && report.building().is_none() {
                 return;
             }
@@ -103,6 +156,20 @@ async fn of_state(store: &dyn Store) -> Effects {
     projection.finish()
 }
 
+/// Asks for what a note says.
+async fn ask_for(store: &dyn Store, key: &DocumentKey) -> Ask {
+    let entries = store.page(Place::Records(None), usize::MAX).await.expect("the state");
+    let content = entries.iter().find_map(|entry| match entry {
+        Entry::Record(record) if record.event().id() == key.event_id => {
+            Some(record.event().content().to_owned())
+        }
+        _ => None,
+    });
+    let start = Start::First { now: World::NOW };
+    let text = content.expect("it is in the state");
+    Ask::new(&text, vec![key.topic_id.clone()], start).expect("a number")
+}
+
 /// Every note that is visible is found by what it says, and nothing that is not.
 async fn assert_finds_all(rig: &Rig, store: &dyn Store) {
     let searcher = Searcher::new(rig.home.clone());
@@ -110,16 +177,7 @@ async fn assert_finds_all(rig: &Rig, store: &dyn Store) {
     let mut model = kukuri_index::Model::default();
     model.apply(effects.clone());
     for (key, _) in effects.documents.iter().take(20) {
-        let entry = store.page(Place::Records(None), usize::MAX).await.expect("the state");
-        let content = entry.iter().find_map(|entry| match entry {
-            Entry::Record(record) if record.event().id() == key.event_id => {
-                Some(record.event().content().to_owned())
-            }
-            _ => None,
-        });
-        let start = Start::First { now: World::NOW };
-        let text = content.expect("it is in the state");
-        let ask = Ask::new(&text, vec![key.topic_id.clone()], start).expect("a number");
+        let ask = ask_for(store, key).await;
         let answer = searcher.search(&ask).await.expect("an answer");
         assert_eq!(answer.page.hits, model.search(&ask, Seq::ZERO).hits, "{}", rig.name);
         assert!(answer.page.hits.iter().any(|hit| hit.event_id == key.event_id), "{}", rig.name);

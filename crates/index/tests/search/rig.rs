@@ -1,6 +1,6 @@
 //! The index on both databases, without a feed.
 
-use kukuri_feed::{Consumer, Digest, Generation, Home, Place, Sample, Sync};
+use kukuri_feed::{Consumer, Digest, Generation, Home, Place, Row, Sample, Sync};
 use kukuri_index::{Ask, Effects, Index, Page};
 use kukuri_testkit::postgres::{Cluster, Durability};
 use tempfile::TempDir;
@@ -92,6 +92,22 @@ impl Rig {
         let digest = self.index.digest(snapshot.desk(), generation, sample).await;
         snapshot.end().await.expect("ends");
         digest.expect("the tables are read")
+    }
+
+    /// Columns of numbers, as they are in the tables.
+    pub async fn rows<const N: usize>(&self, sql: &str) -> Vec<[i64; N]> {
+        let mut snapshot = self.home.read().await.expect("begins to read");
+        let rows = snapshot.desk().rows(sql, vec![]).await.expect("the tables are read");
+        snapshot.end().await.expect("ends");
+        let number = |row: &Row, nth| row.int(nth).expect("a number");
+        rows.iter().map(|row| std::array::from_fn(|nth| number(row, nth))).collect()
+    }
+
+    /// Changes tables behind the back of everybody.
+    pub async fn script(&self, sql: &str) {
+        let mut writing = self.home.write().await.expect("begins to write");
+        writing.desk().script(sql).await.expect("runs");
+        writing.commit().await.expect("commits");
     }
 
     /// What the digest would be after a statement, which is not kept.

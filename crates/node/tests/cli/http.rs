@@ -10,7 +10,7 @@ use kukuri_testkit::judged::{HOSTILE, Judged};
 use serde_json::{Value, json};
 
 use crate::running::{Running, patient};
-use crate::search::{Asker, TOPIC, note};
+use crate::search::{Asker, TOPIC, note, words};
 use crate::site::{LIMIT, Site, ended, system_time, text};
 
 pub fn encode(text: &str) -> String {
@@ -136,7 +136,8 @@ pub fn what_is_gone_is_not_found_over_http(site: &Site) {
     running.end();
 }
 
-pub fn hostile_questions_over_http_are_answered_or_refused(site: &Site) {
+/// Through both doors, and through both alike.
+pub fn hostile_questions_are_answered_or_refused(site: &Site) {
     let running = Running::spawn(&mut patient(site));
     let mut asker = Asker::connect(&running);
     for content in ["alpha", "beta", "alpha beta", "gamma 日本語 100%"] {
@@ -145,16 +146,28 @@ pub fn hostile_questions_over_http_are_answered_or_refused(site: &Site) {
     running.finds("gamma", &["gamma 日本語 100%"]);
     for text in HOSTILE {
         let (status, answer) = running.page(TOPIC, text, "");
+        let over_relay = asker.events(words(text));
         match status {
-            // Of four notes that share no word, no question finds all.
-            200 => assert!(answer["items"].as_array().unwrap().len() < 4, "{text:?}"),
-            _ => assert_eq!((status, &answer["code"]), (400, &json!("INVALID_QUERY")), "{text:?}"),
+            200 => {
+                let items = answer["items"].as_array().unwrap();
+                // Of four notes that share no word, no question finds all.
+                assert!(items.len() < 4, "{text:?}");
+                let events = items.iter().map(|item| item["event"].clone()).collect();
+                assert_eq!(over_relay, Ok(events), "{text:?}");
+            }
+            _ => {
+                assert_eq!((status, &answer["code"]), (400, &json!("INVALID_QUERY")), "{text:?}");
+                let refused = over_relay.unwrap_err();
+                assert!(refused.starts_with("invalid: "), "{text:?}: {refused}");
+            }
         }
         // No topic here has a name.
         let (status, answer) = running.api(&format!("/v1/topics?q={}", encode(text)));
         assert!(status == 400 || answer["items"] == json!([]), "{text:?}: {answer}");
     }
     let long = "x".repeat(10_000);
+    let refused = asker.search(words(&long)).unwrap_err();
+    assert!(refused.starts_with("invalid: the question is too long"), "{refused}");
     let topic = format!("/v1/search?topic={TOPIC}");
     for (path, code) in [
         (format!("{topic}&q={long}"), "INVALID_QUERY"),
@@ -193,7 +206,9 @@ pub fn hostile_questions_over_http_are_answered_or_refused(site: &Site) {
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&answer));
     }
-    assert_eq!(running.page(TOPIC, "gamma", "").0, 200);
+    // What a question of its own would have done to the tables, these would notice.
+    running.finds("gamma", &["gamma 日本語 100%"]);
+    assert_eq!(asker.search(words("beta")).unwrap().len(), 2);
     running.end();
 }
 

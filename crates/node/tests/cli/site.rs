@@ -80,6 +80,19 @@ impl Site {
         Self::postgres(&format!("{server}/{name}"))
     }
 
+    /// Takes the events away, and leaves what others have made of them.
+    pub fn lose_events(&self) {
+        if self.ask("DROP SCHEMA cn_relay CASCADE").is_some() {
+            return;
+        }
+        for entry in fs::read_dir(self.path("data")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.file_name().unwrap().to_str().unwrap().starts_with("events.db") {
+                fs::remove_file(path).unwrap();
+            }
+        }
+    }
+
     /// A place of the other sort, which need not be there.
     pub fn other_back_end(&self) -> Self {
         match &self.database {

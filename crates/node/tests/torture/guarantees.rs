@@ -1,4 +1,5 @@
-//! The promises of docs/guarantees.md about the feed, each by its name. G4 is in `power`.
+//! The promises of docs/guarantees.md about the feed, each by its name. G4 is in `power`, G10 in
+//! `independent`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -201,6 +202,7 @@ fn every_promise_has_its_tests() {
     let promises = include_str!("../../../../docs/guarantees.md").split("\n## G").skip(1);
     let sources = [
         include_str!("guarantees.rs"),
+        include_str!("independent.rs"),
         include_str!("power.rs"),
         include_str!("../../../feed/tests/consumers/crash.rs"),
         include_str!("../../../feed/tests/consumers/fence.rs"),

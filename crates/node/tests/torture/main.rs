@@ -8,6 +8,7 @@ mod door;
 mod freeze;
 mod guarantees;
 mod import;
+mod independent;
 mod kill;
 mod lanes;
 mod load;
