@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use kukuri_client::sync::{Dated, Reconciler};
 use kukuri_core::admission::{Rate, Topicless};
 use kukuri_core::{NetworkId, TopicId, UnixMillis};
 use kukuri_event::{Event, EventId, Filter, Pubkey, UnixSeconds};
@@ -11,8 +12,9 @@ use kukuri_index::{
     SNIPPET_CHARS_MAX, Start, snippet, text_of,
 };
 use kukuri_relay::{
-    AuthPolicy, AuthRule, Network, OpenGate, Output, RelayLimits, Session, Surroundings,
+    AuthPolicy, AuthRule, Network, OpenGate, Output, Reconcile, RelayLimits, Session, Surroundings,
 };
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use serde_json::Value;
 
 /// An event that is read is written so that it is read as the same.
@@ -78,7 +80,43 @@ pub fn session(text: &str) {
     };
     let mut session = Session::new("challenge".into(), around.now);
     for line in text.lines() {
-        answered(line, &session.handle(line, &around));
+        let outputs = session.handle(line, &around);
+        answered(line, &outputs);
+        for output in &outputs {
+            if let Output::Reconcile(Reconcile::Open { sub, .. } | Reconcile::Further { sub, .. }) =
+                output
+            {
+                session.reconciled(sub, around.now);
+            }
+        }
+    }
+}
+
+/// Messages of reconciliations, line by line in hex: both sides read them or refuse them, and what they
+/// answer is bounded.
+pub fn neg(text: &str) {
+    const FRAME_BYTES: u64 = 4096;
+    let dated = |nth: u8| {
+        let (created_at, id) = (UnixSeconds(1_700_000_000 + i64::from(nth / 3)), [nth; 32]);
+        Dated { created_at, id: EventId::from_bytes(id) }
+    };
+    let mut storage = NegentropyStorageVector::new();
+    for Dated { created_at, id } in (0..200).map(dated) {
+        let created_at = created_at.0.try_into().expect("it is after the epoch");
+        let id = Id::from_byte_array(*id.as_bytes());
+        storage.insert(created_at, id).expect("it is not sealed yet");
+    }
+    storage.seal().expect("it is not sealed yet");
+    let mut asks = Reconciler::new((50..250).map(dated)).expect("they are few");
+    for line in text.lines().filter_map(|line| hex::decode(line).ok()) {
+        let mut answers = Negentropy::borrowed(&storage, FRAME_BYTES).expect("it is large enough");
+        if let Ok(answer) = answers.reconcile(&line) {
+            assert!(answer.len() as u64 <= FRAME_BYTES, "{} bytes", answer.len());
+        }
+        if let Ok(step) = asks.answered(&line) {
+            let named = 32 * step.need.len();
+            assert!(named <= line.len(), "more ids than were sent: {named} of {}", line.len());
+        }
     }
 }
 
@@ -118,7 +156,8 @@ fn answered(line: &str, outputs: &[Output]) {
                 answers += usize::from(said[0] != "AUTH");
             }
             Output::Publish(_) | Output::Ask(_) | Output::Count(_) => answers += 1,
-            Output::Forget(_) => forgotten += 1,
+            Output::Reconcile(Reconcile::Open { .. } | Reconcile::Further { .. }) => answers += 1,
+            Output::Forget(_) | Output::Reconcile(Reconcile::Forget(_)) => forgotten += 1,
             Output::Close(..) | Output::End => panic!("{line}: {output:?}"),
         }
     }
@@ -126,8 +165,10 @@ fn answered(line: &str, outputs: &[Output]) {
     assert!(forgotten <= 1, "{line}: {outputs:?}");
 }
 
-/// The only message that need not be answered.
+/// The only messages that need not be answered.
 fn is_close(line: &str) -> bool {
     let message: Result<Vec<Value>, _> = serde_json::from_str(line);
-    message.is_ok_and(|message| message.first().is_some_and(|first| first == "CLOSE"))
+    message.is_ok_and(|message| {
+        message.first().is_some_and(|first| first == "CLOSE" || first == "NEG-CLOSE")
+    })
 }

@@ -14,6 +14,7 @@ mod scenario;
 mod search;
 mod socket;
 mod suite;
+mod sync;
 mod target;
 
 use clap::{Args, Parser, Subcommand};
@@ -88,6 +89,8 @@ enum Scenario {
     Suite(suite::SuiteArgs),
     /// How much of its rate publishing keeps while this node lets go of aged events, with both stores.
     Purge(purge::PurgeArgs),
+    /// How fast a node gets from another one what it has missed, and how many bytes it takes, with both stores.
+    Sync(sync::SyncArgs),
     /// How soon this node finds what was published, and what a stopped index costs, with both stores.
     Search(search::SearchArgs),
 }
@@ -138,6 +141,7 @@ async fn main() -> anyhow::Result<()> {
         Scenario::Suite(args) => return suite::run(args).await,
         Scenario::Purge(args) => return purge::run(args).await,
         Scenario::Search(args) => return search::run(args).await,
+        Scenario::Sync(args) => return sync::run(args).await,
     };
     report.print()
 }

@@ -99,6 +99,13 @@ impl Home<'_> {
         Ok(id)
     }
 
+    /// Lets go of everything that is here by now.
+    pub fn purge(&self) -> anyhow::Result<()> {
+        let purged = self.command().args(["purge", "--before", "0h"]).output()?;
+        anyhow::ensure!(purged.status.success(), "{}", String::from_utf8_lossy(&purged.stderr));
+        Ok(())
+    }
+
     /// The node, as a user would start it, with settings from the environment.
     pub fn start(&self, topics: Vec<String>, settings: &[(&str, &str)]) -> anyhow::Result<Running> {
         let mut run = self.command();

@@ -37,6 +37,8 @@
 //! memory is bounded, nothing is lost, and other subscriptions and publishes do not wait. Only who
 //! asks for more stored events than the client can remember ([`SEEN_IDS_MAX`]) and does not read
 //! them gets [`Closing::TooManyStored`].
+//!
+//! [`sync`] finds out what a relay has that somebody else has not, and fetches it.
 
 mod backoff;
 mod client;
@@ -47,6 +49,7 @@ mod message;
 mod reason;
 mod socket;
 mod state;
+pub mod sync;
 mod task;
 
 pub use backoff::Backoff;

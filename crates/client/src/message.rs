@@ -31,6 +31,8 @@ pub(crate) enum RelayMessage<'a> {
     Ok { id: EventId, accepted: bool, message: Reason },
     Auth { challenge: String },
     Notice { text: String },
+    NegMsg { question: QuestionId, answer: String },
+    NegErr { question: QuestionId, reason: Reason },
 }
 
 impl<'a> RelayMessage<'a> {
@@ -62,6 +64,12 @@ impl<'a> RelayMessage<'a> {
             }),
             ("AUTH", [challenge]) => Some(Self::Auth { challenge: string(challenge)? }),
             ("NOTICE", [text]) => Some(Self::Notice { text: string(text)? }),
+            ("NEG-MSG", [sub, answer]) => {
+                Some(Self::NegMsg { question: question(sub)?, answer: string(answer)? })
+            }
+            ("NEG-ERR", [sub, more @ ..]) => {
+                Some(Self::NegErr { question: question(sub)?, reason: reason(more.first()) })
+            }
             _ => None,
         }
     }
@@ -95,6 +103,20 @@ pub(crate) fn auth(text: &str) -> String {
 
 pub(crate) fn close(question: QuestionId) -> String {
     json!(["CLOSE", question.0.to_string()]).to_string()
+}
+
+/// Opens a reconciliation (NIP-77), whose messages are written in hex.
+pub(crate) fn neg_open(question: QuestionId, filter: &Filter, first: &[u8]) -> String {
+    let (number, filter) = (question.0, filter.to_json());
+    format!(r#"["NEG-OPEN","{number}",{filter},"{}"]"#, hex::encode(first))
+}
+
+pub(crate) fn neg_msg(question: QuestionId, query: &[u8]) -> String {
+    format!(r#"["NEG-MSG","{}","{}"]"#, question.0, hex::encode(query))
+}
+
+pub(crate) fn neg_close(question: QuestionId) -> String {
+    json!(["NEG-CLOSE", question.0.to_string()]).to_string()
 }
 
 /// A question, from a place in the feed on if one is given.
@@ -141,6 +163,11 @@ mod tests {
             (&ok, RelayMessage::Ok { id, accepted: false, message: reason("blocked: no") }),
             (r#"["AUTH","c"]"#, RelayMessage::Auth { challenge: "c".to_owned() }),
             (r#"["NOTICE","n"]"#, RelayMessage::Notice { text: "n".to_owned() }),
+            (r#"["NEG-MSG","3","61"]"#, RelayMessage::NegMsg { question, answer: "61".to_owned() }),
+            (
+                r#"["NEG-ERR","3","blocked: no"]"#,
+                RelayMessage::NegErr { question, reason: reason("blocked: no") },
+            ),
         ] {
             assert_eq!(RelayMessage::parse(text), Some(message), "{text}");
         }

@@ -236,6 +236,8 @@ impl State {
                 }
             }
             RelayMessage::Notice { text } => out.push(Output::Note(format!("NOTICE {text:?}"))),
+            // Nothing is reconciled here.
+            RelayMessage::NegMsg { .. } | RelayMessage::NegErr { .. } => {}
         }
         self.ask(around, out);
     }

@@ -7,6 +7,7 @@
 //! what each waiter is told once the decision is durable.
 
 pub mod admission;
+pub mod backfill;
 mod belief;
 mod command;
 mod decide;

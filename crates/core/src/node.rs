@@ -112,6 +112,8 @@ pub enum Storage {
 pub enum Task {
     /// The sweep of expired events, retention, capacity and the ladder.
     Upkeep,
+    /// Asking other nodes for what is missing.
+    Backfill,
 }
 
 /// An instance of the program, named by a random number.

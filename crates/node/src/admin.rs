@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::backfill::Backfilled;
 use crate::consumers::{Opened, write_metrics};
 use crate::upkeep::Upkept;
 
@@ -34,6 +35,7 @@ pub struct Node {
     pub relay: Arc<Relay>,
     pub api: Arc<Api>,
     pub upkept: watch::Receiver<Upkept>,
+    pub backfilled: watch::Receiver<Backfilled>,
     pub consumers: Opened,
     pub clock: Clock,
 }
@@ -100,6 +102,8 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
     out.counter("relay_messages", "Messages of clients.", relay.messages);
     out.counter("relay_events_submitted", "Events handed to the lane.", relay.events_submitted);
     out.counter("relay_requests", "REQ and COUNT.", relay.requests);
+    out.counter("relay_neg_messages", "Messages of reconciliations.", relay.neg_messages);
+    out.gauge("relay_neg_sessions", "Open reconciliations.", relay.neg_sessions);
     out.counter(
         "relay_subscriptions_too_slow",
         "Subscriptions closed because they fell too far behind.",
@@ -135,6 +139,7 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
     out.counter("fanout_overflows", "How often a mailbox was full.", fanout.overflows);
     out.gauge("feed_head", "The last feed row.", *node.store.heads().borrow());
     upkeep(&mut out, &node).await;
+    backfill(&mut out, &node.backfilled.borrow());
     write_metrics(&mut out.0, &node.consumers, (node.clock)()).await;
     out.gauge("lane_running", "Whether commits are possible.", u8::from(self::lane(&node).is_ok()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], out.0).into_response()
@@ -168,6 +173,22 @@ async fn upkeep(out: &mut Metrics, node: &Node) {
     if let Ok(Ok(bounds)) = timeout(STORE_WAIT_MAX, node.store.bounds()).await {
         out.gauge("feed_floor", "The last feed row that is no longer kept.", bounds.floor);
     }
+}
+
+fn backfill(out: &mut Metrics, backfilled: &Backfilled) {
+    out.counter("backfill_passes", "Reconciliations with other nodes.", backfilled.passes);
+    out.counter("backfill_passes_failed", "Those that ended early.", backfilled.passes_failed);
+    out.counter("backfill_named", "Ids that others had and we did not show.", backfilled.named);
+    out.counter("backfill_fetched", "Events fetched for them.", backfilled.fetched);
+    out.counter("backfill_accepted", "Those that were taken in.", backfilled.accepted);
+    out.counter("backfill_refused", "Those that were refused.", backfilled.refused);
+    out.counter(
+        "backfill_gaps_dropped",
+        "Gaps that were left to the schedule.",
+        backfilled.gaps_dropped,
+    );
+    out.gauge("backfill_holds", "Whether this process does it.", u8::from(backfilled.holds));
+    out.gauge("backfill_stopped", "Whether the ladder stops it.", u8::from(backfilled.stopped));
 }
 
 struct Metrics(String);

@@ -132,6 +132,9 @@ pub enum Command {
     /// Take in events from a file, one JSON object per line, as strfry exports them.
     #[command(after_help = exit::HELP)]
     Import(ImportArgs),
+    /// Fetch what another node has of a topic and this one has missed. The node may go on running.
+    #[command(after_help = exit::HELP)]
+    Sync(SyncArgs),
     /// Print stored events, one JSON object per line.
     Export(ExportArgs),
     /// Print the feed: every change of every event in every topic, one JSON object per line.
@@ -311,6 +314,22 @@ pub struct ImportArgs {
     /// How long to wait when storage is full or away, before giving up.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub patience: Duration,
+}
+
+#[derive(Debug, Args)]
+pub struct SyncArgs {
+    /// The relay of the other node, which must reconcile (NIP-77), such as ws://127.0.0.1:7777.
+    #[arg(long, value_name = "URL", value_parser = relay_url)]
+    pub from: String,
+    /// The topic, which this node must carry.
+    #[arg(long, value_name = "NAME|ID")]
+    pub topic: String,
+    /// How many days back, at most what the topic keeps.
+    #[arg(long, value_name = "DAYS", default_value_t = u32::MAX)]
+    pub days: u32,
+    /// Events that are fetched in a second; 0 is any number.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0)]
+    pub rate: u32,
 }
 
 fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {

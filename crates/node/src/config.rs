@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use layers::{ConfigError, Layers};
 pub use settings::example;
 
+use crate::backfill::{Allowed, BackfillSettings};
 use crate::cli::{AuthChoice, TopiclessChoice};
 use crate::open::mask_password;
 use crate::upkeep::UpkeepSettings;
@@ -37,7 +38,19 @@ pub struct Config {
     pub retention: RetentionSection,
     pub capacity: CapacitySection,
     pub search: SearchSection,
+    pub backfill: BackfillSection,
     pub limits: RelayLimits,
+}
+
+/// Which other nodes are asked for what this one has missed, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BackfillSection {
+    pub from: Vec<String>,
+    pub interval_seconds: u64,
+    pub window_days: u32,
+    pub per_second: u32,
+    pub events_max: u64,
 }
 
 /// Whether events can be found by their words, and which.
@@ -160,6 +173,7 @@ impl Default for Config {
             retention: RetentionSection::default(),
             capacity: CapacitySection::default(),
             search: SearchSection::default(),
+            backfill: BackfillSection::default(),
             limits: RelayLimits::STANDARD,
         }
     }
@@ -196,6 +210,29 @@ impl Default for SearchSection {
             mode: SearchMode::On,
             kinds: KINDS_DEFAULT.iter().map(|kind| kind.0).collect(),
             stale_seconds: 10,
+        }
+    }
+}
+
+impl Default for BackfillSection {
+    fn default() -> Self {
+        Self {
+            from: Vec::new(),
+            interval_seconds: 600,
+            window_days: 30,
+            per_second: 2000,
+            events_max: 1_000_000,
+        }
+    }
+}
+
+impl BackfillSection {
+    pub fn settings(&self) -> BackfillSettings {
+        let Self { window_days, per_second, events_max, .. } = *self;
+        BackfillSettings {
+            from: self.from.clone(),
+            interval: Duration::from_secs(self.interval_seconds),
+            allowed: Allowed { window_days, per_second, events_max },
         }
     }
 }

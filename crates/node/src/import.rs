@@ -7,10 +7,10 @@
 //! what is sent again with `--patience` may come after lines that follow it in the file.
 
 pub mod check;
-mod counts;
-mod lines;
-mod pipeline;
-mod reader;
+pub(crate) mod counts;
+pub(crate) mod lines;
+pub(crate) mod pipeline;
+pub(crate) mod reader;
 mod report;
 
 use std::path::Path;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use kukuri_core::Source;
 use kukuri_core::admission::Age;
 
 use crate::cli::{Common, ImportArgs};
@@ -26,7 +27,7 @@ use crate::exit::Exit;
 use crate::open::{DRAIN_WAIT_MAX, open};
 use crate::progress;
 use crate::signal::Interrupts;
-use check::Checker;
+use check::{Checker, Terms};
 use counts::Counts;
 use pipeline::{Ending, Pipeline};
 use reader::{CHUNK_LINES_MAX, Input};
@@ -41,7 +42,8 @@ pub async fn run(common: &Common, config: &Config, args: ImportArgs) -> anyhow::
     let (limits, topicless) = (config.limits.events.clone(), config.relay.topicless.into());
     let event_bytes_max = limits.event_bytes_max;
     let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
-    let checker = Checker::new(store, clock, limits, topicless, age).await?;
+    let terms = Terms { limits, topicless, age, source: Source::Import };
+    let checker = Checker::new(store, clock, terms).await?;
     let chunks_in_lane_max = opened.lead_commands as usize / CHUNK_LINES_MAX;
     let lane = opened.lane_with(pipeline::lane_config(chunks_in_lane_max));
     let bar = input.size.map_or_else(progress::spinner, progress::bytes);
@@ -54,6 +56,7 @@ pub async fn run(common: &Common, config: &Config, args: ImportArgs) -> anyhow::
         patience: args.patience,
         counts: Counts::default(),
         report,
+        seen: None,
         bar: bar.clone(),
         interrupts,
     };

@@ -6,6 +6,7 @@
 
 mod admin;
 mod api;
+pub mod backfill;
 mod backup;
 pub mod cli;
 mod clock;
@@ -25,6 +26,8 @@ mod run;
 mod search;
 mod signal;
 mod status;
+mod sync;
+mod tenure;
 mod topic;
 pub mod upkeep;
 
@@ -91,6 +94,7 @@ async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Ex
         Some(Command::Doctor(args)) => doctor::run(&common, args).await,
         Some(Command::Backup { dir }) => backup::back_up(&common, &dir).await,
         Some(Command::Restore { dir }) => backup::restore(&common, &dir).await,
+        Some(Command::Sync(args)) => sync::run(&common, &config, args).await,
         Some(Command::Purge(args)) => purge::run(&common, &config, args).await,
         Some(Command::Consumer(command)) => consumers::run(&common, &config, command).await,
         Some(Command::Status { json }) => status::run(&common, json).await,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kukuri_api::{Api, ApiConfig, Finder};
+use kukuri_client::sync::FETCH_IDS_MAX;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_index::Index;
 use kukuri_lane::{Health, Lane};
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::api::RelayHost;
+use crate::backfill::{Backfiller, Puller};
 use crate::cli::Common;
 use crate::clock::steady;
 use crate::config::{ClockTrust, Config, Layers, SearchMode, SearchSection};
@@ -32,6 +34,8 @@ const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(5);
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Chunks of fetched events in the lane: clients' events come in between.
+const BACKFILL_CHUNKS_MAX: usize = 2;
 /// Files that are open besides connections.
 const FILES_BESIDE: u64 = 256;
 
@@ -73,6 +77,8 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let consumers = Consumers::start(wanted, &ground, Arc::clone(&opened.clock));
     let keeper = keeper(&opened, &lane, &config).hearing(consumers.lag_seconds());
     let holder = keeper.holder();
+    let backfiller = backfiller(&opened, &lane, &config);
+    let backfill_holder = backfiller.holder();
     let node = admin::Node {
         store,
         lane: Arc::clone(&lane),
@@ -80,10 +86,12 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         relay: Arc::clone(&relay),
         api: Arc::clone(&api),
         upkept: keeper.upkept(),
+        backfilled: backfiller.state(),
         consumers: consumers.opened(),
         clock: Arc::clone(&opened.clock),
     };
     let mut keeping = tokio::spawn(keeper.run());
+    let mut backfilling = tokio::spawn(backfiller.run());
     let mut serving = tokio::spawn(serve_with(Arc::clone(&relay), relay_listener, api.routes()));
     let mut administering = tokio::spawn(admin::serve(node, admin_listener));
     banner(&opened, relay_address, admin_address).await?;
@@ -94,13 +102,21 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         _ = &mut administering => Err(anyhow::anyhow!("the admin listener ended; start the node again")),
         () = fanout.ended() => Err(anyhow::anyhow!("live delivery ended; start the node again")),
         _ = &mut keeping => Err(anyhow::anyhow!("upkeep ended; start the node again")),
+        _ = &mut backfilling => Err(anyhow::anyhow!("backfill ended; start the node again")),
         () = relay.ended() => Err(anyhow::anyhow!("the relay follows its topics no longer; start the node again")),
     };
     let finish = async {
         let _ = timeout(CLOSE_WAIT_MAX, relay.close()).await;
         serving.abort();
         keeping.abort();
-        let releases = async { tokio::join!(Keeper::release(&lane, holder), consumers.stop()) };
+        backfilling.abort();
+        let releases = async {
+            tokio::join!(
+                Keeper::release(&lane, holder),
+                Backfiller::release(&lane, backfill_holder),
+                consumers.stop()
+            )
+        };
         let _ = timeout(RELEASE_WAIT_MAX, releases).await;
         lane.drain(DRAIN_WAIT_MAX).await
     };
@@ -135,6 +151,24 @@ fn keeper(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Keeper {
         ClockTrust::Doubt => keeper.doubting(steady()),
         ClockTrust::Believe => keeper,
     }
+}
+
+/// Who asks other nodes for what was missed.
+fn backfiller(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Backfiller {
+    let settings = config.backfill.settings();
+    let puller = Puller {
+        store: Arc::clone(&opened.store),
+        lane: Arc::clone(lane),
+        clock: Arc::clone(&opened.clock),
+        limits: config.limits.events.clone(),
+        topicless: config.relay.topicless.into(),
+        scan_rows_max: config.limits.scan_rows_max,
+        chunks_in_lane_max: BACKFILL_CHUNKS_MAX,
+        question_ids_max: FETCH_IDS_MAX,
+        allowed: settings.allowed,
+        refused: Arc::default(),
+    };
+    Backfiller::new(puller, settings)
 }
 
 /// Every connection is a file: as many as the system lets this process have.

@@ -2,22 +2,27 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Ctrl-C and SIGTERM: the wish that the program ends in good order.
-pub struct Interrupts {
-    int: Signal,
-    term: Signal,
-}
+pub struct Interrupts(Option<[Signal; 2]>);
 
 impl Interrupts {
     pub fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self { int: listen(SignalKind::interrupt())?, term: listen(SignalKind::terminate())? })
+        Ok(Self(Some([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?])))
+    }
+
+    /// For work that others end.
+    pub fn never() -> Self {
+        Self(None)
     }
 
     /// The name of the next signal.
     pub async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.int.recv() => "SIGINT",
-            _ = self.term.recv() => "SIGTERM",
+        match &mut self.0 {
+            None => std::future::pending().await,
+            Some([int, term]) => tokio::select! {
+                _ = int.recv() => "SIGINT",
+                _ = term.recv() => "SIGTERM",
+            },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use indicatif::{HumanBytes, HumanDuration};
-use kukuri_core::ladder::Move;
+use kukuri_core::ladder::{Move, Step};
 use kukuri_core::{
     Belief, FeedBounds, NodeState, NodeTopic, Passed, Storage, Task, UnixMillis, Usage, Witness,
     believe,
@@ -56,6 +56,11 @@ impl Status {
         self.node.leases.held_until(Task::Upkeep, self.now)
     }
 
+    /// The same for backfill.
+    fn backfilled_until(&self) -> Option<UnixMillis> {
+        self.node.leases.held_until(Task::Backfill, self.now)
+    }
+
     /// What a node that starts now thinks of its clock.
     fn clock(&self) -> Belief {
         let witness = self.last_row_at.map(|at| Witness { at, passed: Passed::Unknown });
@@ -86,6 +91,7 @@ impl Status {
             "ladder_step": allowance.step.as_str(),
             "ladder_move": self.node.past.last_move,
             "upkept_until": self.upkept_until(),
+            "backfilled_until": self.backfilled_until(),
             "clock_ahead_seconds": match self.clock() {
                 Belief::Plausible => 0,
                 Belief::Ahead { by } => by.as_secs(),
@@ -111,6 +117,11 @@ impl Status {
             Some(_) => "a running node does it",
             None => "nobody does it: no node runs",
         };
+        let backfill = match self.backfilled_until() {
+            _ if allowance.step >= Step::StopBackfill => "stopped by the ladder",
+            Some(_) => "a running node does it",
+            None => "nobody does it: no node runs, or backfill.from is empty",
+        };
         let mut lines = vec![
             format!("store    {}", self.place),
             format!("feed     rows {} to {}", self.feed.floor.next(), self.feed.head),
@@ -118,6 +129,7 @@ impl Status {
             format!("storage  {storage}"),
             format!("ladder   {}", self.ladder()),
             format!("upkeep   {upkeep}"),
+            format!("backfill {backfill}"),
             String::new(),
             format!("{:<9} {:>10} {:>14}  topic", "state", "events", "bytes"),
         ];
@@ -142,7 +154,7 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
-    use kukuri_core::ladder::{Cause, Reason, Step};
+    use kukuri_core::ladder::{Cause, Reason};
     use kukuri_core::{Allowance, Epoch, Past, Seq};
 
     use super::*;

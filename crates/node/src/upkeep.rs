@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use kukuri_core::ladder::Ladder;
 use kukuri_core::{
-    Act, Capacity, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull, Outcome, Retention,
-    Task, UnixMillis, Usage,
+    Capacity, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull, Retention, Task,
+    UnixMillis, Usage,
 };
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Clock, Store, StoreError, node_state};
@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::clock::Steady;
+use crate::tenure::{Tenure, release};
 pub use aging::{Aging, cutoffs_before};
 use doubt::Doubt;
 pub use doubt::last_row_at;
@@ -34,9 +35,6 @@ pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError};
 
 /// How often expired events are looked for, and pressure is felt.
 const ROUND_INTERVAL: Duration = Duration::from_secs(5);
-/// How long nobody else does upkeep after the last word of who does.
-const LEASE_MS: u32 = 30_000;
-const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
 /// How much time one round takes. What is left waits for the next one, so that expired events, the disk and
 /// the ladder are looked after in time, however much there is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +89,7 @@ pub struct Keeper {
     budget: Budget,
     disk: Option<Disk>,
     doubt: Option<Doubt>,
-    holder: Holder,
-    held: Option<Lease>,
+    tenure: Tenure,
     ladder: Option<Ladder>,
     full_round_at: Option<UnixMillis>,
     /// What is left of the last full round: what has aged, and what comes after that.
@@ -139,8 +136,7 @@ impl Keeper {
             budget: Budget::STANDARD,
             disk,
             doubt: None,
-            holder: Holder(rand::random()),
-            held: None,
+            tenure: Tenure::new(Task::Upkeep),
             ladder: None,
             full_round_at: None,
             aging: None,
@@ -180,7 +176,7 @@ impl Keeper {
         loop {
             rounds.tick().await;
             let ended = self.round().await;
-            if ended.is_ok() && self.held.is_some() && self.is_under_way() {
+            if ended.is_ok() && self.tenure.is_held() && self.is_under_way() {
                 // What is left has waited long enough.
                 rounds.reset_immediately();
             }
@@ -196,27 +192,16 @@ impl Keeper {
 
     /// Takes or keeps the task; `None` if another instance has it.
     async fn hold(&mut self) -> Result<Option<Lease>, LaneError> {
-        let now = (self.clock)();
-        let fresh = |lease: &Lease| now.until(lease.until) > LEASE_RENEW_BEFORE;
-        if let Some(lease) = self.held.filter(fresh) {
-            return Ok(Some(lease));
-        }
-        let (task, holder) = (Task::Upkeep, self.holder);
-        self.held = match self.lane.run(Act::Hold { task, holder, lease_ms: LEASE_MS }).await? {
-            Outcome::Held(lease) => Some(lease),
-            _ => None,
-        };
-        Ok(self.held)
+        self.tenure.hold(&self.lane, &self.clock).await
     }
 
     /// Lets another instance go on at once.
     pub async fn release(lane: &Lane, holder: Holder) {
-        // Without it, others wait until the lease has run out.
-        let _ = lane.run(Act::Release { task: Task::Upkeep, holder }).await;
+        release(lane, Task::Upkeep, holder).await;
     }
 
     pub fn holder(&self) -> Holder {
-        self.holder
+        self.tenure.holder()
     }
 
     async fn stats(&self) -> Result<(Vec<(NodeTopic, Usage)>, NodeState), StoreError> {

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "cli/backfill.rs"]
+mod backfill;
 #[path = "cli/backup.rs"]
 mod backup;
 #[path = "cli/beside.rs"]
@@ -67,6 +69,11 @@ macro_rules! stories {
 }
 
 stories! {
+    backfill:
+        two_nodes_show_the_same_after_a_sync
+        a_sync_does_not_bring_back_what_was_purged
+        a_sync_says_what_is_in_its_way
+        a_node_backfills_through_kills;
     consumer:
         an_unknown_consumer_is_an_error
         looking_at_consumers_makes_nothing

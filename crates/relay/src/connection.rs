@@ -1,5 +1,7 @@
 //! One WebSocket: a task that reads and does what the session says, and a task that writes.
 
+mod neg;
+
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::reply;
 use crate::request::{Ended, Request, query, refusal};
 use crate::session::{Ask, Output, Session};
 use crate::upgrade::Opened;
+use neg::{Compared, NegKey, RunningNeg};
 
 /// How long answers to events in flight are waited for when a connection is to end.
 const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -58,6 +61,8 @@ pub(crate) async fn run(opened: Opened, relay: Arc<Relay>, presence: Presence, c
         sender: presence.sender,
         outbox: Arc::clone(&outbox),
         subs: HashMap::new(),
+        negs: HashMap::new(),
+        negs_begun: 0,
         answers: FuturesUnordered::new(),
         work: FuturesUnordered::new(),
         done: Vec::new(),
@@ -97,6 +102,9 @@ struct Connection {
     outbox: Arc<Outbox>,
     /// By their names. They are few enough to look through for a key.
     subs: HashMap<Box<str>, Running>,
+    /// Reconciliations, by their names.
+    negs: HashMap<Box<str>, RunningNeg>,
+    negs_begun: u64,
     answers: FuturesUnordered<InFlight>,
     /// Part of this task, since waking another one would cost as much as most questions do.
     work: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -118,6 +126,7 @@ type InFlight = BoxFuture<'static, (EventId, Pubkey, Answer)>;
 /// What a piece of work came to.
 enum Done {
     Subscription(SubKey, Result<(), Ended>),
+    Reconciled(Box<str>, NegKey, Compared),
     /// Nothing is left to do about it.
     Settled,
 }
@@ -134,10 +143,14 @@ impl Connection {
         let (mut rule, mut gate, mut awake) = (relay.rule.subscribe(), relay.gate.changes(), false);
         loop {
             while let Some(done) = self.done.pop() {
-                if let Done::Subscription(key, Err(why)) = done
-                    && let Some(end) = self.ended(key, why)
-                {
-                    return end;
+                match done {
+                    Done::Subscription(key, Err(why)) => {
+                        if let Some(end) = self.ended(key, why) {
+                            return end;
+                        }
+                    }
+                    Done::Reconciled(name, key, answer) => self.reconciled(&name, key, answer),
+                    Done::Subscription(_, Ok(())) | Done::Settled => {}
                 }
             }
             // The lane that was just woken may have to wait for this thread: it goes before what is
@@ -239,6 +252,7 @@ impl Connection {
                 Output::Publish(admitted) => self.publish(admitted).await,
                 Output::Ask(ask) => self.ask(ask),
                 Output::Count(ask) => self.count(ask),
+                Output::Reconcile(work) => self.reconcile(work),
                 Output::Forget(name) => self.forget(&name),
                 Output::Close(name, why) => {
                     if let Some(running) = self.subs.get(name.as_str()) {
@@ -422,6 +436,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // What is queued is still sent; nothing is attached from here on.
         self.outbox.end(None);
+        self.negs.values().for_each(|running| running.task.abort());
         for running in self.subs.values() {
             running.task.abort();
             self.relay.fanout.detach(running.subscription.key);

@@ -24,6 +24,16 @@ pub struct RelayLimits {
     pub sub_id_chars_max: usize,
     /// Index rows that one REQ or COUNT may cost.
     pub scan_rows_max: usize,
+    /// Reconciliations (NIP-77) that one connection has open.
+    pub neg_sessions_max: usize,
+    /// Ids that one of them is about.
+    pub neg_ids_max: usize,
+    /// Reconciliations of all connections, and the ids that are held for them together.
+    pub neg_sessions_all_max: usize,
+    pub neg_ids_all_max: usize,
+    /// How long one may be silent before it is closed.
+    #[serde(rename = "neg_idle_seconds_max", with = "seconds")]
+    pub neg_idle_max: Duration,
     /// Events of one connection that wait for their OK; more are not read.
     pub in_flight_events_max: usize,
     /// What waits to be sent on one connection; a live subscription that needs more falls behind.
@@ -67,6 +77,11 @@ impl RelayLimits {
         subscriptions_max: 32,
         sub_id_chars_max: 64,
         scan_rows_max: 50_000,
+        neg_sessions_max: 2,
+        neg_ids_max: 500_000,
+        neg_sessions_all_max: 100,
+        neg_ids_all_max: 2_000_000,
+        neg_idle_max: Duration::from_secs(60),
         in_flight_events_max: 256,
         outbound_bytes_max: 1024 * 1024,
         lag_rows_max: 100_000,

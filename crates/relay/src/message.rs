@@ -18,6 +18,15 @@ pub enum ClientMessage<'a> {
     Count(Question),
     Close(SubId),
     Auth(&'a str),
+    Neg(NegMessage),
+}
+
+/// A part of a reconciliation (NIP-77). Their names are apart from those of subscriptions.
+#[derive(Debug)]
+pub enum NegMessage {
+    Open { sub: SubId, filter: Box<Filter>, query: Vec<u8> },
+    Msg { sub: SubId, query: Vec<u8> },
+    Close(SubId),
 }
 
 /// A group of filters, and where to go on from if the client has been here before.
@@ -36,6 +45,7 @@ pub enum Unreadable {
     Notice(String),
     Req { sub: SubId, why: String },
     Count { sub: SubId, why: String },
+    Neg { sub: SubId, why: String },
 }
 
 impl<'a> ClientMessage<'a> {
@@ -60,12 +70,43 @@ impl<'a> ClientMessage<'a> {
                 let question = question(&sub, filters, filters_max).map(Self::Count);
                 question.map_err(|why| Unreadable::Count { sub, why })
             }
-            (Some(name @ ("EVENT" | "AUTH" | "CLOSE" | "REQ" | "COUNT")), _) => {
+            (Some("NEG-OPEN"), [sub, filter, query]) => {
+                let sub = sub_id(sub)?;
+                let read = neg_filter(filter).and_then(|filter| Ok((filter, neg_query(query)?)));
+                match read {
+                    Ok((filter, query)) => Ok(Self::Neg(NegMessage::Open { sub, filter, query })),
+                    Err(why) => Err(Unreadable::Neg { sub, why }),
+                }
+            }
+            (Some("NEG-MSG"), [sub, query]) => {
+                let sub = sub_id(sub)?;
+                match neg_query(query) {
+                    Ok(query) => Ok(Self::Neg(NegMessage::Msg { sub, query })),
+                    Err(why) => Err(Unreadable::Neg { sub, why }),
+                }
+            }
+            (Some("NEG-CLOSE"), [sub]) => Ok(Self::Neg(NegMessage::Close(sub_id(sub)?))),
+            (Some(name), _) if KNOWN.contains(&name) => {
                 Err(notice(&format!("{name} has the wrong number of parts")))
             }
-            _ => Err(notice("unknown message: EVENT, REQ, CLOSE, COUNT and AUTH are known")),
+            _ => Err(notice(
+                "unknown message: EVENT, REQ, CLOSE, COUNT, AUTH, NEG-OPEN, NEG-MSG and NEG-CLOSE are known",
+            )),
         }
     }
+}
+
+const KNOWN: [&str; 8] =
+    ["EVENT", "AUTH", "CLOSE", "REQ", "COUNT", "NEG-OPEN", "NEG-MSG", "NEG-CLOSE"];
+
+fn neg_filter(text: &RawValue) -> Result<Box<Filter>, String> {
+    let filter = Filter::parse(text.get());
+    filter.map(Box::new).map_err(|error| format!("invalid: bad filter: {error}"))
+}
+
+fn neg_query(text: &RawValue) -> Result<Vec<u8>, String> {
+    let bytes = string(text).and_then(|text| hex::decode(text).ok());
+    bytes.ok_or_else(|| "invalid: a reconciliation is spoken in hex".into())
 }
 
 fn notice(why: &str) -> Unreadable {

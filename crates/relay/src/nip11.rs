@@ -15,7 +15,7 @@ pub struct About {
     pub software_version: String,
 }
 
-const NIPS: [u32; 7] = [1, 9, 11, 40, 42, 45, 70];
+const NIPS: [u32; 8] = [1, 9, 11, 40, 42, 45, 70, 77];
 /// Where there is a search.
 const SEARCH_NIP: u32 = 50;
 
@@ -45,6 +45,8 @@ pub(crate) fn document(relay: &Relay) -> Value {
             "max_topics_per_event": limits.events.topics_max,
             "max_connections_per_ip": limits.connections_per_ip_max,
             "max_rows_scanned": limits.scan_rows_max,
+            "max_neg_sessions": limits.neg_sessions_max,
+            "max_neg_ids": limits.neg_ids_max,
             "created_at_lower_limit": (limits.events.dedupe_retention_days - 1) * 24 * 60 * 60,
             "created_at_upper_limit": limits.events.future_seconds_max,
             "auth_required": relay.auth().enforced(relay.now()),

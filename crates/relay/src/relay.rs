@@ -19,6 +19,7 @@ use crate::address::{Network, Sender};
 use crate::census::{Census, Presence, Refused, lock};
 use crate::gate::Gate;
 use crate::limits::RelayLimits;
+use crate::neg::NegRoom;
 use crate::nip11::About;
 use crate::policy::{AuthPolicy, AuthRule};
 use crate::rate::Meter;
@@ -45,6 +46,9 @@ pub struct RelayStats {
     pub messages: u64,
     pub events_submitted: u64,
     pub requests: u64,
+    /// Messages of reconciliations, and how many of these are open now.
+    pub neg_messages: u64,
+    pub neg_sessions: usize,
     pub subscriptions_too_slow: u64,
     /// The most that ever waited to be sent on a connection that has ended.
     pub outbound_bytes_peak: u64,
@@ -56,6 +60,7 @@ pub(crate) struct Counters {
     pub messages: AtomicU64,
     pub events_submitted: AtomicU64,
     pub requests: AtomicU64,
+    pub neg_messages: AtomicU64,
     pub subscriptions_too_slow: AtomicU64,
     pub outbound_bytes_peak: AtomicU64,
 }
@@ -76,6 +81,7 @@ pub struct Relay {
     pub(crate) carried: watch::Receiver<Carried>,
     pub(crate) rule: watch::Sender<AuthRule>,
     pub(crate) counters: Counters,
+    pub(crate) neg: NegRoom,
     /// Ends every connection.
     pub(crate) closing: CancellationToken,
     /// What connections and listeners run.
@@ -114,6 +120,7 @@ impl Relay {
         Ok(Arc::new(Self {
             rule: watch::Sender::new(rule),
             rates: Rates::new(&config.limits),
+            neg: NegRoom::new(&config.limits),
             store,
             lane,
             fanout,
@@ -146,6 +153,8 @@ impl Relay {
             messages: read(&self.counters.messages),
             events_submitted: read(&self.counters.events_submitted),
             requests: read(&self.counters.requests),
+            neg_messages: read(&self.counters.neg_messages),
+            neg_sessions: self.neg.sessions(),
             subscriptions_too_slow: read(&self.counters.subscriptions_too_slow),
             outbound_bytes_peak: read(&self.counters.outbound_bytes_peak),
         }

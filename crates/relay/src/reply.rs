@@ -25,6 +25,14 @@ pub fn count(sub: &str, count: usize) -> String {
     json!(["COUNT", sub, { "count": count }]).to_string()
 }
 
+pub fn neg_msg(sub: &str, answer: &[u8]) -> String {
+    json!(["NEG-MSG", sub, hex::encode(answer)]).to_string()
+}
+
+pub fn neg_err(sub: &str, why: &str) -> String {
+    json!(["NEG-ERR", sub, why]).to_string()
+}
+
 /// The name of a subscription as JSON, for all that is said about it from now on.
 pub fn quoted(sub: &str) -> String {
     serde_json::Value::from(sub).to_string()

@@ -1,6 +1,8 @@
 //! What is said on one connection, without the connection: messages go in, and what is to be done
 //! comes out. Knows no sockets, no tasks and no clock.
 
+mod neg;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::limits::RelayLimits;
 use crate::message::{ClientMessage, Question, SubId, Unreadable, claimed_id};
 use crate::policy::{AuthRule, Deadline};
 use crate::{auth, reply};
+use neg::Neg;
+pub use neg::Reconcile;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub enum Output {
     Publish(Admitted),
     Ask(Ask),
     Count(Ask),
+    Reconcile(Reconcile),
     /// The client wants no more of the subscription.
     Forget(SubId),
     /// The subscription cannot go on; the client is to be told why.
@@ -86,18 +91,24 @@ pub struct Session {
     authed: Authed,
     /// The topics that each subscription asks for.
     subs: BTreeMap<SubId, Values<TopicId>>,
+    negs: BTreeMap<SubId, Neg>,
 }
 
 impl Session {
     /// `challenge` must be of this connection alone and not to be guessed.
     pub fn new(challenge: String, connected_at: UnixMillis) -> Self {
-        let (authed, subs) = (Authed::new(), BTreeMap::new());
-        Self { connected_at, challenge, challenged: false, authed, subs }
+        let (authed, subs, negs) = (Authed::new(), BTreeMap::new(), BTreeMap::new());
+        Self { connected_at, challenge, challenged: false, authed, subs, negs }
     }
 
     /// What is to be done at the beginning, at a time that [`Session::wake_at`] named, when the rule
     /// about proofs has changed, and when the gate has.
     pub fn wake(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
+        let ended = self.neg_end_idle(around);
+        ended.into_iter().chain(self.demand_proof(around)).collect()
+    }
+
+    fn demand_proof(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
         if !around.auth.enforced(around.now) {
             return Vec::new();
         }
@@ -117,7 +128,7 @@ impl Session {
         let deadline = around.auth.deadline(self.connected_at).map(|deadline| deadline.at);
         let deadline = deadline.filter(|_| self.authed.is_empty());
         let enforced_from = around.auth.enforced_from().filter(|from| *from > around.now);
-        [enforced_from, deadline].into_iter().flatten().min()
+        [enforced_from, deadline, self.neg_wake_at(around)].into_iter().flatten().min()
     }
 
     /// Ends subscriptions that may not be read on this connection, now that somebody can tell: they
@@ -126,7 +137,11 @@ impl Session {
         let topics = |topics: &Values<TopicId>| topics.iter().cloned().collect::<Vec<_>>();
         let asked = self.subs.iter().map(|(sub, of)| (sub, self.may_read(&topics(of), around)));
         let refused = asked.filter_map(|(sub, may)| Some((sub.clone(), may.err()?)));
-        self.end_all(refused.map(|(sub, why)| (sub, why.to_owned())).collect())
+        let ended = self.end_all(refused.map(|(sub, why)| (sub, why.to_owned())).collect());
+        let against = |session: &Self, of: &Values<TopicId>| {
+            session.may_read(&topics(of), around).err().map(str::to_owned)
+        };
+        ended.into_iter().chain(self.neg_end_if(against)).collect()
     }
 
     fn end_all(&mut self, subs: Vec<(SubId, String)>) -> Vec<Output> {
@@ -141,6 +156,7 @@ impl Session {
             Ok(ClientMessage::Count(question)) => self.count(question, around),
             Ok(ClientMessage::Close(sub)) => self.close(sub),
             Ok(ClientMessage::Auth(event)) => self.authenticate(event, around),
+            Ok(ClientMessage::Neg(message)) => self.neg(message, around),
             Err(unreadable) => self.unreadable(unreadable, around),
         }
     }
@@ -156,6 +172,7 @@ impl Session {
         match unreadable {
             Unreadable::Notice(why) => vec![Output::Send(reply::notice(&why))],
             Unreadable::Count { sub, why } => vec![Output::Send(reply::closed(&sub, &why))],
+            Unreadable::Neg { sub, why } => self.neg_end(&sub, &why),
             Unreadable::Req { sub, why } => {
                 let replaced = self.close(sub.clone());
                 replaced.into_iter().chain([Output::Send(reply::closed(&sub, &why))]).collect()
@@ -182,7 +199,10 @@ impl Session {
         let gone = |topics: &Values<TopicId>| topics.iter().any(|t| !around.topics.contains(t));
         let ended = self.subs.iter().filter(|(_, topics)| gone(topics));
         let ended = ended.map(|(sub, _)| (sub.clone(), Rejection::TopicNotHandled.to_string()));
-        self.end_all(ended.collect())
+        let ended = self.end_all(ended.collect());
+        let why = Rejection::TopicNotHandled.to_string();
+        let against = |_: &Self, topics: &Values<TopicId>| gone(topics).then(|| why.clone());
+        ended.into_iter().chain(self.neg_end_if(against)).collect()
     }
 
     fn event(&mut self, text: &str, around: &Surroundings<'_>) -> Vec<Output> {
@@ -279,15 +299,7 @@ impl Session {
     ) -> Result<(Ask, Values<TopicId>), Vec<Output>> {
         let Question { sub, mut filters, after, search } = question;
         let shape = check_shape(&sub, &filters, places, around);
-        // Where topics need not be named, the global one is meant.
-        if around.topicless == Topicless::Global {
-            let global = || Values::from([TopicId::global().to_string()]);
-            filters.iter_mut().for_each(|filter| {
-                if filter.topics().is_none() {
-                    filter.tags.insert(TagLetter::TOPIC, global());
-                }
-            });
-        }
+        name_global(&mut filters, around);
         let shape = shape.and_then(|()| match (&search, &after) {
             (Some(_), Some(_)) => Err("invalid: a search takes no after".to_owned()),
             _ => Ok(()),
@@ -296,8 +308,7 @@ impl Session {
         match checked {
             Ok((topics, resume)) => Ok((Ask { sub, filters, resume, search }, topics)),
             Err(why) => {
-                let challenge =
-                    why.starts_with("auth-required:").then(|| self.challenge()).flatten();
+                let challenge = self.challenge_if(&why);
                 let closed = Output::Send(reply::closed(&sub, &why));
                 Err(challenge.into_iter().chain([closed]).collect())
             }
@@ -350,6 +361,11 @@ impl Session {
         [answer].into_iter().chain(ended).collect()
     }
 
+    /// Asks who is there, if it is for that that something is refused.
+    fn challenge_if(&mut self, why: &str) -> Option<Output> {
+        why.starts_with("auth-required:").then(|| self.challenge()).flatten()
+    }
+
     /// Asks who is there, once.
     fn challenge(&mut self) -> Option<Output> {
         let first = !std::mem::replace(&mut self.challenged, true);
@@ -382,6 +398,16 @@ fn check_shape(
         return Err(format!("invalid: too many values in a filter, at most {max}"));
     }
     Ok(())
+}
+
+/// Where topics need not be named, the global one is meant.
+fn name_global(filters: &mut [Filter], around: &Surroundings<'_>) {
+    if around.topicless == Topicless::Global {
+        let global = || Values::from([TopicId::global().to_string()]);
+        filters.iter_mut().filter(|filter| filter.topics().is_none()).for_each(|filter| {
+            filter.tags.insert(TagLetter::TOPIC, global());
+        });
+    }
 }
 
 fn resume(after: &str) -> Result<Resume, String> {

@@ -68,6 +68,11 @@ fn names() {
 }
 
 #[test]
+fn neg() {
+    hold("neg", oracles::neg);
+}
+
+#[test]
 fn question() {
     hold("question", oracles::question);
 }

@@ -28,6 +28,8 @@ mod limits_events;
 mod limits_flow;
 #[path = "relay/malformed.rs"]
 mod malformed;
+#[path = "relay/neg.rs"]
+mod neg;
 #[path = "relay/nip11.rs"]
 mod nip11;
 #[path = "relay/others.rs"]

@@ -212,6 +212,8 @@ cases! {
     walks {
         a_walk_sees_every_table_in_key_order
         pages_join_without_gap_or_repeat
+        a_walk_finds_what_one_query_finds
+        a_walk_ends_at_the_limit_of_its_filter
         facts_tell_absent_from_present
         topics_are_listed_by_id
     }

@@ -12,6 +12,7 @@ mod page;
 mod query;
 mod recent;
 mod upkeep;
+mod walk;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub use page::{Entry, Place};
 pub use query::{Hit, Hits, Order, Query, merge_hits};
 pub use recent::Recent;
 pub use upkeep::{Dated, Extent, Forgettable, Scope, Tidied, feed_rows_until, name, node_state};
+pub use walk::Walk;
 
 /// A durable home for events and their feed. Back ends contain no rules: they load the facts that
 /// `core` names, write the net changes that `core` decides, and answer queries as the matcher would.

@@ -56,6 +56,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     that("capacity.soft_percent", (1..=100).contains(&config.capacity.soft_percent), || {
         "expected a percentage from 1 to 100".to_owned()
     })?;
+    parsed("backfill.from", &config.backfill.from, relay_url)?;
     let kinds = config.search.kinds();
     that("search.kinds", kinds.is_ok(), || kinds.err().map(|e| e.to_string()).unwrap_or_default())?;
     let at_least_one = [
@@ -65,6 +66,16 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         ("limits.subscriptions_max", limits.subscriptions_max),
         ("limits.sub_id_chars_max", limits.sub_id_chars_max),
         ("limits.scan_rows_max", limits.scan_rows_max),
+        ("limits.neg_sessions_max", limits.neg_sessions_max),
+        ("limits.neg_ids_max", limits.neg_ids_max),
+        ("limits.neg_sessions_all_max", limits.neg_sessions_all_max),
+        ("limits.neg_ids_all_max", limits.neg_ids_all_max),
+        ("limits.neg_idle_seconds_max", seconds(limits.neg_idle_max)),
+        (
+            "backfill.interval_seconds",
+            usize::try_from(config.backfill.interval_seconds).unwrap_or(usize::MAX),
+        ),
+        ("backfill.window_days", config.backfill.window_days as usize),
         ("limits.in_flight_events_max", limits.in_flight_events_max),
         ("limits.lag_rows_max", usize::try_from(limits.lag_rows_max).unwrap_or(0)),
         ("limits.connections_max", limits.connections_max),
@@ -85,6 +96,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         ("limits.handshake_seconds_max", limits.handshake_wait_max),
         ("limits.ping_interval_seconds", limits.ping_interval),
         ("limits.stall_seconds_max", limits.stall_wait_max),
+        ("limits.neg_idle_seconds_max", limits.neg_idle_max),
+        ("backfill.interval_seconds", Duration::from_secs(config.backfill.interval_seconds)),
     ] {
         that(key, wait <= WAIT_MAX, || format!("at most {} are possible", WAIT_MAX.as_secs()))?;
     }

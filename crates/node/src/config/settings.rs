@@ -208,6 +208,23 @@ pub static SETTINGS: &[Setting] = &[
         "search.stale_seconds",
         "From how many seconds on it is said in answers by how much the index is behind.",
     ),
+    setting(
+        "backfill.from",
+        "Relays of other nodes that are asked for what this one has missed of its topics (NIP-77), such as ws://other.example:7777. Topics can say no (topic policy).",
+    ),
+    setting(
+        "backfill.interval_seconds",
+        "How often each topic is asked for, besides when the node starts, begins to carry it, or notices that it has missed something.",
+    ),
+    setting(
+        "backfill.window_days",
+        "How many days back, and at most what the topic keeps. Deletions are asked for as far back as they are kept.",
+    ),
+    setting("backfill.per_second", "Events that are fetched in a second; 0 is any number."),
+    setting(
+        "backfill.events_max",
+        "Events that one reconciliation fetches; what is left comes with the next one.",
+    ),
     setting("limits.message_bytes_max", "A message of a client."),
     setting("limits.filters_max", "Filters of one REQ or COUNT."),
     setting(
@@ -218,6 +235,14 @@ pub static SETTINGS: &[Setting] = &[
     setting("limits.subscriptions_max", "Open subscriptions of one connection."),
     setting("limits.sub_id_chars_max", "Characters of a subscription id."),
     setting("limits.scan_rows_max", "Index rows that one REQ or COUNT may cost."),
+    setting("limits.neg_sessions_max", "Reconciliations (NIP-77) that one connection has open."),
+    setting("limits.neg_ids_max", "Ids that one of them is about."),
+    setting("limits.neg_sessions_all_max", "Reconciliations of all connections."),
+    setting("limits.neg_ids_all_max", "Ids that are held for all of them together: 40 bytes each."),
+    setting(
+        "limits.neg_idle_seconds_max",
+        "How long a reconciliation may be silent before it is closed.",
+    ),
     setting(
         "limits.in_flight_events_max",
         "Events of one connection that wait for their OK; more are not read.",
@@ -262,12 +287,9 @@ pub static SETTINGS: &[Setting] = &[
     setting("limits.events_per_pubkey.burst", "Accepted events of one author at once."),
     setting(
         "limits.requests_per_ip.per_minute",
-        "REQ, COUNT, AUTH and nonsense of one address in the long run; 0 is any number.",
+        "REQ, COUNT, AUTH, NEG-OPEN (once more for every 4096 ids), NEG-MSG and nonsense of one address in the long run; 0 is any number.",
     ),
-    setting(
-        "limits.requests_per_ip.burst",
-        "REQ, COUNT, AUTH and nonsense of one address at once.",
-    ),
+    setting("limits.requests_per_ip.burst", "The same at once."),
     setting(
         "limits.connects_per_ip.per_minute",
         "New connections of one address in the long run; 0 is any number.",

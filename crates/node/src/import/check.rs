@@ -41,12 +41,19 @@ pub struct CheckedChunk {
     pub last_line: u64,
 }
 
+/// What lines are judged by.
+pub struct Terms {
+    /// Those of every other door, as `topicless` is.
+    pub limits: Limits,
+    pub topicless: Topicless,
+    pub age: Age,
+    pub source: Source,
+}
+
 pub struct Checker {
     store: Arc<dyn Store>,
     clock: Clock,
-    limits: Limits,
-    topicless: Topicless,
-    age: Age,
+    terms: Terms,
     handled: Mutex<Handled>,
 }
 
@@ -58,27 +65,20 @@ struct Handled {
 }
 
 impl Checker {
-    /// `limits` and `topicless` are those of every other door.
-    pub async fn new(
-        store: Arc<dyn Store>,
-        clock: Clock,
-        limits: Limits,
-        topicless: Topicless,
-        age: Age,
-    ) -> anyhow::Result<Self> {
+    pub async fn new(store: Arc<dyn Store>, clock: Clock, terms: Terms) -> anyhow::Result<Self> {
         let topics = carried(&*store).await.context("cannot read the topics")?;
         let handled = Handled { topics: Arc::new(topics), read_at: Instant::now() };
         let handled = Mutex::new(handled);
-        Ok(Self { store, clock, limits, topicless, age, handled })
+        Ok(Self { store, clock, terms, handled })
     }
 
     /// Runs every check on a chunk. Blocks, and keeps a core busy.
     pub fn check(&self, runtime: &Handle, chunk: Chunk) -> CheckedChunk {
         let handled = self.handled(runtime);
         let door = Door {
-            limits: &self.limits,
-            topicless: self.topicless,
-            age: self.age,
+            limits: &self.terms.limits,
+            topicless: self.terms.topicless,
+            age: self.terms.age,
             now: (self.clock)(),
             handles: &|topic| handled.contains(topic),
         };
@@ -105,7 +105,7 @@ impl Checker {
             last_line: chunk.last_line,
         };
         self.look_up(runtime, &handled, &screened, &mut checked);
-        verify(screened, &mut checked);
+        verify(screened, self.terms.source, &mut checked);
         checked
     }
 
@@ -178,17 +178,24 @@ fn split(passed: Result<Screened, Rejection>) -> (Option<Screened>, Option<Outco
 }
 
 /// Verifies what has no outcome yet; what passes becomes an act.
-fn verify(screened: Vec<Option<Screened>>, checked: &mut CheckedChunk) {
+fn verify(screened: Vec<Option<Screened>>, source: Source, checked: &mut CheckedChunk) {
     let waiting = screened.into_iter().zip(&mut checked.lines);
     for (event, line) in waiting.filter(|(_, line)| line.outcome.is_none()) {
         let event = event.expect("a line without an outcome passed the screen");
-        let admitted =
-            event.verify().and_then(|event| event.admit(Verdict::Admit, Source::Import, None));
+        let verdict = verdict(event.event(), source);
+        let admitted = event.verify().and_then(|event| event.admit(verdict, source, None));
         match admitted {
             Ok(admitted) => checked.acts.push(Act::Publish(admitted)),
             Err(rejection) => line.outcome = Some(Outcome::Refused(rejection)),
         }
     }
+}
+
+/// A protected event (NIP-70) is taken from its author alone, and another node is not its author. What the
+/// operator has in a file is the operator's business.
+fn verdict(event: &Event, source: Source) -> Verdict {
+    let protected = event.tags().iter().any(|tag| tag.name() == "-");
+    if protected && source != Source::Import { Verdict::Restricted } else { Verdict::Admit }
 }
 
 async fn carried(store: &dyn Store) -> Result<HashSet<TopicId>, kukuri_store::StoreError> {

@@ -47,6 +47,11 @@ impl Counts {
         self.refused.values().sum()
     }
 
+    /// How many were refused, by the name of the reason.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.refused.iter().map(|(reason, count)| (*reason, *count))
+    }
+
     pub fn answered(&self) -> u64 {
         self.accepted + self.duplicates + self.ephemeral + self.refused()
     }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use kukuri_core::Act;
+use kukuri_core::{Act, Outcome};
 use kukuri_lane::{Answer, Lane, LaneConfig, LaneError, Tickets};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
-use super::check::{CheckedChunk, Checker};
+use super::check::{CheckedChunk, CheckedLine, Checker};
 use super::counts::Counts;
 use super::reader::{CHUNK_LINES_MAX, Chunk};
 use super::report::Report;
@@ -40,6 +40,9 @@ pub enum Ending {
     Failed(anyhow::Error),
 }
 
+/// Hears of a line and what became of it.
+pub type Seen<'a> = Box<dyn FnMut(&CheckedLine, &Outcome) + Send + 'a>;
+
 /// What an import works with.
 pub struct Pipeline<'a> {
     pub lane: &'a Lane,
@@ -50,6 +53,8 @@ pub struct Pipeline<'a> {
     pub patience: Duration,
     pub counts: Counts,
     pub report: Option<Report>,
+    /// Who else hears of every outcome.
+    pub seen: Option<Seen<'a>>,
     pub bar: ProgressBar,
     pub interrupts: Interrupts,
 }
@@ -157,7 +162,7 @@ impl Pipeline<'_> {
         tokio::task::spawn_blocking(move || checker.check(&Handle::current(), chunk))
     }
 
-    async fn submit(&self, mut chunk: CheckedChunk) -> Submitted {
+    async fn submit(&mut self, mut chunk: CheckedChunk) -> Submitted {
         self.lane.sighted(std::mem::take(&mut chunk.sighted));
         let acts = std::mem::take(&mut chunk.acts);
         let kept = if self.patience.is_zero() { Vec::new() } else { acts.clone() };
@@ -185,6 +190,9 @@ impl Pipeline<'_> {
             let (ok, message) = match &answer {
                 Ok(outcome) => {
                     self.counts.add(line.number, outcome);
+                    if let Some(seen) = &mut self.seen {
+                        seen(line, outcome);
+                    }
                     (outcome.is_ok(), outcome.message())
                 }
                 Err(error) => (false, error.to_string()),

@@ -53,7 +53,7 @@ async fn the_document_tells_the_limits_of_the_table() {
     for key in ["description", "software", "version"] {
         assert!(document[key].is_string(), "{key}: {document}");
     }
-    assert_eq!(document["supported_nips"], json!([1, 9, 11, 40, 42, 45, 70]));
+    assert_eq!(document["supported_nips"], json!([1, 9, 11, 40, 42, 45, 70, 77]));
 }
 
 /// A relay whose limits are small and not the standard ones, and what it tells of them.

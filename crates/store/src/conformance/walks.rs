@@ -4,10 +4,11 @@ use kukuri_core::{Act, Admitted, NodeKey, ReadSet, TombstoneKey};
 use kukuri_event::EventId;
 
 use super::scene::{
-    PURGE, Scene, alice, article, draft, id, key, note, signed, topic, topics, unlink,
+    NOW, PLENTY, PURGE, Scene, alice, article, draft, filter, id, key, note, signed, topic, topics,
+    unlink,
 };
 use super::{dump, dump_in_pages};
-use crate::{Entry, Place};
+use crate::{Entry, Hit, Place, Walk};
 
 /// A state with several rows in every table.
 async fn furnish(scene: &Scene) -> Vec<Admitted> {
@@ -110,4 +111,51 @@ pub async fn topics_are_listed_by_id(scene: Scene) {
     let listed = scene.store().topics().await.expect("topics are listed");
     let listed: Vec<_> = listed.into_iter().map(|(row, _)| row.topic_id).collect();
     assert_eq!(listed, topics("abc"));
+}
+
+/// Notes of which several share a second, one that is deleted and one that has expired.
+async fn crowd(scene: &Scene) {
+    scene.carry("ab").await;
+    let said = |nth: i64, text: &str| draft(1, nth, "a").content(text.to_owned());
+    for (nth, text) in [(1, "a"), (1, "b"), (1, "c"), (1, "d"), (2, "e"), (3, "f"), (3, "g")] {
+        scene.given(&[&signed(&alice(), &said(nth, text))]).await;
+    }
+    let doomed = signed(&alice(), &said(4, "doomed"));
+    let deletion = signed(&alice(), &draft(5, 5, "b").tag("e", id(&doomed)));
+    let passing = said(6, "passing").tag("expiration", NOW.0 + 1);
+    scene.given(&[&doomed, &deletion, &signed(&alice(), &passing), &note(7, "b")]).await;
+}
+
+async fn walked(scene: &Scene, text: &str, page_hits: usize) -> Vec<Hit> {
+    let at = NOW.saturating_add(10);
+    let mut walk = Walk::new(filter(text), at, PLENTY).in_pages_of(page_hits);
+    let mut hits = Vec::new();
+    while let Some(page) = walk.next(scene.store()).await.expect("a walk goes on") {
+        assert!(!page.is_empty());
+        hits.extend(page);
+    }
+    assert_eq!(walk.next(scene.store()).await.expect("a walk that has ended"), None);
+    hits
+}
+
+pub async fn a_walk_finds_what_one_query_finds(scene: Scene) {
+    crowd(&scene).await;
+    let text = format!(r##"{{"#t":["{}"]}}"##, topic('a'));
+    let at_once = scene.hits_at(NOW.saturating_add(10), vec![filter(&text)]).await;
+    assert_eq!(at_once.len(), 7);
+    for page_hits in 1..=9 {
+        assert_eq!(walked(&scene, &text, page_hits).await, at_once, "pages of {page_hits}");
+    }
+}
+
+pub async fn a_walk_ends_at_the_limit_of_its_filter(scene: Scene) {
+    crowd(&scene).await;
+    let all = format!(r##"{{"#t":["{}"]}}"##, topic('a'));
+    let all = walked(&scene, &all, 3).await;
+    for limit in 0..=8 {
+        let text = format!(r##"{{"#t":["{}"],"limit":{limit}}}"##, topic('a'));
+        for page_hits in [1, 2, 3, 100] {
+            assert_eq!(walked(&scene, &text, page_hits).await, all[..limit.min(all.len())]);
+        }
+    }
 }

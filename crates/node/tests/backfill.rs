@@ -1,0 +1,15 @@
+//! Nodes that reconcile with each other, in one process and over real sockets. What the program does is in
+//! `cli/backfill.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "backfill/bounds.rs"]
+mod bounds;
+#[path = "backfill/convergence.rs"]
+mod convergence;
+#[path = "backfill/hostile.rs"]
+mod hostile;
+#[path = "backfill/memory.rs"]
+mod memory;
+#[path = "backfill/rig.rs"]
+mod rig;
