@@ -102,7 +102,7 @@ impl Tables {
     }
 
     /// Adds the postings of some more keys to a segment that is being made. When it is whole, its sources
-    /// are spent, which are returned.
+    /// are spent, and so is a segment of nothing; these are returned.
     async fn merge(
         &self,
         desk: &mut Desk,
@@ -122,18 +122,22 @@ impl Tables {
         postings.dedup();
         self.leave_out(desk, &made, &sources, &mut postings).await?;
         made.add(&postings);
-        made.state = end.map_or(State::Whole, |next| State::Made { next });
+        made.state = match end {
+            Some(next) => State::Made { next },
+            None if made.postings > 0 => State::Whole,
+            // Nothing is no segment, though it may have been begun as one.
+            None => State::Spent,
+        };
         self.write_blocks(desk, made.id, cut(&postings)).await?;
-        // Nothing is no segment.
-        if end.is_some() || made.postings > 0 {
-            self.put_segment(desk, &made).await?;
-        }
+        self.put_segment(desk, &made).await?;
         let state = if end.is_some() { State::Merging } else { State::Spent };
         for source in sources.iter_mut().filter(|source| source.state != state) {
             source.state = state;
             self.put_segment(desk, source).await?;
         }
-        Ok(if end.is_some() { Vec::new() } else { sources })
+        sources.push(made);
+        sources.retain(|segment| segment.state == State::Spent);
+        Ok(sources)
     }
 
     /// With which key the part ends that a batch takes along, which is not in it; none if it is all.

@@ -27,7 +27,8 @@ const KEYS: &str = concat!(
         SELECT d.* FROM event_dedupe d WHERE d.id = ANY($1)
         UNION ALL SELECT d.* FROM version v JOIN event_dedupe d
             ON d.id = (('x' || encode(substr(v.event_id, 1, 8), 'hex'))::BIT(64)
-                # X'8000000000000000')::BIGINT)
+                # X'8000000000000000')::BIGINT
+            WHERE $10)
     SELECT ",
     columns!(dedupe),
     ", ",
@@ -76,6 +77,13 @@ const KEYS: &str = concat!(
     " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $9 ORDER BY seq DESC LIMIT 1) AS o"
 );
 
+/// Whether the events that won a key come with it, or only what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Winners {
+    Added,
+    Left,
+}
+
 /// What is there of the keys a batch needs, and where feed and lane stood then.
 pub(crate) struct Loaded {
     pub facts: Facts,
@@ -91,10 +99,12 @@ pub(crate) async fn load_all(
     expected: Expected,
     batch: &[Command],
 ) -> Result<Loaded, Fault> {
-    let mut loaded = load(connection, topics, expected, &needs(batch)).await?;
+    let needs = needs(batch);
+    let mut loaded = load_round(connection, topics, expected, &needs, Winners::Added).await?;
     let more = follow_up(batch, &loaded.facts);
     if !more.is_empty() {
-        loaded.facts.extend(load(connection, topics, expected, &more).await?.facts);
+        let more = load_round(connection, topics, expected, &more, Winners::Added).await?;
+        loaded.facts.extend(more.facts);
     }
     Ok(loaded)
 }
@@ -128,8 +138,9 @@ async fn load_free_round(
     expected: Expected,
     needs: &ReadSet,
 ) -> Result<Option<Loaded>, Fault> {
-    let Some(numbers) = topics.numbers_of(&needs.topics) else { return Ok(None) };
-    let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, needs).await?;
+    let Some(known) = topics.numbers_of(&needs.topics) else { return Ok(None) };
+    let (numbers, winners) = (&topics.numbers, Winners::Added);
+    let mut loaded = load_keys(connection, numbers, known, expected, needs, winners).await?;
     if !needs.topics.is_empty() {
         let subscriptions = topics.subscriptions.remembered(loaded.bounds.topics_version);
         let Some(subscriptions) = subscriptions else { return Ok(None) };
@@ -145,9 +156,20 @@ pub(crate) async fn load(
     expected: Expected,
     needs: &ReadSet,
 ) -> Result<Loaded, Fault> {
+    load_round(connection, topics, expected, needs, Winners::Left).await
+}
+
+async fn load_round(
+    connection: &mut PgConnection,
+    topics: &Topics,
+    expected: Expected,
+    needs: &ReadSet,
+    winners: Winners,
+) -> Result<Loaded, Fault> {
     let wanted: Vec<&TopicId> = needs.topics.iter().collect();
-    let numbers = topics.numbers.find(connection, &wanted).await?;
-    let mut loaded = load_keys(connection, &topics.numbers, numbers, expected, needs).await?;
+    let found = topics.numbers.find(connection, &wanted).await?;
+    let numbers = &topics.numbers;
+    let mut loaded = load_keys(connection, numbers, found, expected, needs, winners).await?;
     if !needs.topics.is_empty() {
         let version = loaded.bounds.topics_version;
         fill_in(&mut loaded.facts, &*topics.subscriptions.at(connection, version).await?);
@@ -167,6 +189,7 @@ async fn load_keys(
     topics: Vec<i32>,
     expected: Expected,
     needs: &ReadSet,
+    winners: Winners,
 ) -> Result<Loaded, Fault> {
     let mut facts = Facts::absent(needs);
     let (tombstones, versions) = (&needs.tombstones, &needs.versions);
@@ -179,7 +202,8 @@ async fn load_keys(
         .bind(column(versions.iter().map(|key| key.d.as_bytes())))
         .bind(topics)
         .bind(needs.node.is_some())
-        .bind(expected.head.0);
+        .bind(expected.head.0)
+        .bind(winners == Winners::Added);
     let (mut stand, mut last, mut schema) = (None, None, 0);
     let (mut known, mut records) = (Vec::new(), Vec::new());
     for row in found.fetch_all(&mut *connection).await? {
@@ -192,7 +216,9 @@ async fn load_keys(
             sort => fact(sort, &row, numbers, &mut facts)?,
         }
     }
-    add_winners(&mut facts);
+    if winners == Winners::Added {
+        add_winners(&mut facts);
+    }
     // Others may share the first bytes of an id.
     for (id, row) in known {
         facts.dedupe.entry(id).and_modify(|known| *known = Some(row));

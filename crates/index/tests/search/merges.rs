@@ -143,6 +143,29 @@ async fn merges_go_on_over_batches_and_nobody_notices() {
     }
 }
 
+/// A merge of several parts that keeps nothing used to stay open for ever, and no other one was begun.
+#[tokio::test]
+async fn a_merge_that_keeps_nothing_ends() {
+    let seed = Seed::of_run("a_merge_that_keeps_nothing_ends");
+    for rig in Rig::both().await {
+        let mut dice = seed.dice();
+        rig.create(FIRST).await;
+        let notes: Vec<Post> = (0..3).flat_map(|nth| batch(&mut dice, nth)).collect();
+        rig.apply(FIRST, arrive(&notes)).await;
+        rig.apply(FIRST, leave(&notes)).await;
+        let made = format!("SELECT COUNT(*) FROM post_search_segments_g1 WHERE state = {MADE}");
+        assert_eq!(rig.rows(&made).await, [[1]], "{}: one part is not all", rig.name);
+        let left = format!("SELECT COUNT(*) FROM post_search_segments_g1 WHERE state <> {WHOLE}");
+        let mut told = 0;
+        while rig.rows::<1>(&left).await != [[0]] {
+            told += 1;
+            assert!(told < 100, "{}: it ends", rig.name);
+            rig.apply(FIRST, arrive(&[post(1_000_000 + told, "one more")])).await;
+        }
+        assert_eq!(rig.search(FIRST, &ask("all")).await.hits.len(), 0, "{}", rig.name);
+    }
+}
+
 /// Blocks that a batch has written: of its own segment, and of one that is made of others.
 #[derive(Debug)]
 struct Written {

@@ -101,7 +101,7 @@ async fn another_policy_is_found() {
     let mut other = policy::topics();
     other.get_mut(&'b').expect("it is carried").retention_days = Some(4);
     let history = NodeRules { history_days: 8, ..NODE };
-    let memory = NodeRules { memory_days: 181, ..NODE };
+    let memory = NodeRules { memory_days: 240, ..NODE };
     for (topics, node) in [(other, NODE), (policy::topics(), history), (policy::topics(), memory)] {
         let found = ends(Wrong::Nothing, Oracle::new(topics, node)).await;
         println!("{found:?}");
