@@ -18,64 +18,75 @@ use crate::subscriptions::{ById, Topics};
 /// With an event comes its record, and with the key of a replaceable event the one that won it: who
 /// decides asks for them next. Its first bytes lead to it as in [`EventId::prefix`], and dedupe says in
 /// which partition each would be.
-const KEYS: &str = concat!(
-    "WITH version AS MATERIALIZED (
-        SELECT v.* FROM (SELECT UNNEST($4::INTEGER[]) AS kind, UNNEST($5::BYTEA[]) AS pubkey,
-            UNNEST($6::BYTEA[]) AS d) AS k
-        JOIN current_versions v ON v.kind = k.kind AND v.pubkey = k.pubkey AND v.d = k.d),
-    known AS MATERIALIZED (
-        SELECT d.* FROM event_dedupe d WHERE d.id = ANY($1)
-        UNION ALL SELECT d.* FROM version v JOIN event_dedupe d
-            ON d.id = (('x' || encode(substr(v.event_id, 1, 8), 'hex'))::BIT(64)
-                # X'8000000000000000')::BIGINT
-            WHERE $10)
-    SELECT ",
-    columns!(dedupe),
-    ", ",
-    record_columns!(none),
-    " FROM known d
-    UNION ALL SELECT ",
+macro_rules! keys {
+    ($records:expr) => {
+        concat!(
+            "WITH version AS MATERIALIZED (
+                SELECT v.* FROM (SELECT UNNEST($4::INTEGER[]) AS kind, UNNEST($5::BYTEA[]) AS pubkey,
+                    UNNEST($6::BYTEA[]) AS d) AS k
+                JOIN current_versions v ON v.kind = k.kind AND v.pubkey = k.pubkey AND v.d = k.d),
+            known AS MATERIALIZED (
+                SELECT d.* FROM event_dedupe d WHERE d.id = ANY($1)
+                UNION ALL SELECT d.* FROM version v JOIN event_dedupe d
+                    ON d.id = (('x' || encode(substr(v.event_id, 1, 8), 'hex'))::BIT(64)
+                        # X'8000000000000000')::BIGINT
+                    WHERE $10)
+            SELECT ",
+            columns!(dedupe),
+            ", ",
+            record_columns!(none),
+            " FROM known d",
+            $records,
+            " UNION ALL SELECT ",
+            columns!(tombstone),
+            ", ",
+            record_columns!(none),
+            " FROM (SELECT UNNEST($2::BYTEA[]) AS target_event_id, UNNEST($3::BYTEA[]) AS pubkey) AS k
+            JOIN deletion_tombstones t ON t.target_event_id = k.target_event_id AND t.pubkey = k.pubkey
+            UNION ALL SELECT ",
+            columns!(version),
+            ", ",
+            record_columns!(none),
+            " FROM version v
+            UNION ALL SELECT ",
+            columns!(usage),
+            ", ",
+            record_columns!(none),
+            " FROM topic_usage u WHERE u.topic_no = ANY($7)
+            UNION ALL SELECT ",
+            columns!(node),
+            ", ",
+            record_columns!(none),
+            " FROM node_state n WHERE n.one AND $8
+            UNION ALL SELECT ",
+            columns!(stand),
+            ", ",
+            record_columns!(none),
+            " FROM feed_meta m CROSS JOIN lane l WHERE l.one
+            UNION ALL SELECT ",
+            columns!(schema),
+            ", ",
+            record_columns!(none),
+            " FROM (SELECT version FROM schema_version ORDER BY version DESC LIMIT 1) AS s
+            UNION ALL SELECT ",
+            columns!(last),
+            ", ",
+            record_columns!(none),
+            " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $9 ORDER BY seq DESC LIMIT 1) AS o"
+        )
+    };
+}
+
+const KEYS_AND_RECORDS: &str = keys!(concat!(
+    " UNION ALL SELECT ",
     columns!(record),
     ", ",
     record_columns!(),
-    " FROM known d JOIN events e ON e.seq = d.seq AND e.ingested_at = d.first_seen_at
-    UNION ALL SELECT ",
-    columns!(tombstone),
-    ", ",
-    record_columns!(none),
-    " FROM (SELECT UNNEST($2::BYTEA[]) AS target_event_id, UNNEST($3::BYTEA[]) AS pubkey) AS k
-    JOIN deletion_tombstones t ON t.target_event_id = k.target_event_id AND t.pubkey = k.pubkey
-    UNION ALL SELECT ",
-    columns!(version),
-    ", ",
-    record_columns!(none),
-    " FROM version v
-    UNION ALL SELECT ",
-    columns!(usage),
-    ", ",
-    record_columns!(none),
-    " FROM topic_usage u WHERE u.topic_no = ANY($7)
-    UNION ALL SELECT ",
-    columns!(node),
-    ", ",
-    record_columns!(none),
-    " FROM node_state n WHERE n.one AND $8
-    UNION ALL SELECT ",
-    columns!(stand),
-    ", ",
-    record_columns!(none),
-    " FROM feed_meta m CROSS JOIN lane l WHERE l.one
-    UNION ALL SELECT ",
-    columns!(schema),
-    ", ",
-    record_columns!(none),
-    " FROM (SELECT version FROM schema_version ORDER BY version DESC LIMIT 1) AS s
-    UNION ALL SELECT ",
-    columns!(last),
-    ", ",
-    record_columns!(none),
-    " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $9 ORDER BY seq DESC LIMIT 1) AS o"
-);
+    " FROM known d JOIN events e ON e.seq = d.seq AND e.ingested_at = d.first_seen_at"
+));
+
+/// Where no event is asked for: a node that only asks how it stands does not wait for who holds all events.
+const KEYS: &str = keys!("");
 
 /// Whether the events that won a key come with it, or only what was asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -193,7 +204,8 @@ async fn load_keys(
 ) -> Result<Loaded, Fault> {
     let mut facts = Facts::absent(needs);
     let (tombstones, versions) = (&needs.tombstones, &needs.versions);
-    let found = sqlx::query(KEYS)
+    let events = !needs.events.is_empty() || !needs.versions.is_empty();
+    let found = sqlx::query(if events { KEYS_AND_RECORDS } else { KEYS })
         .bind(column(needs.events.iter().map(EventId::prefix)))
         .bind(column(tombstones.iter().map(|key| *key.target.as_bytes())))
         .bind(column(tombstones.iter().map(|key| *key.pubkey.as_bytes())))

@@ -108,7 +108,7 @@ fn an_import_whose_server_hangs_can_be_left() {
     let (mut locking, mut looking) = runtime.block_on(async {
         let mut locking = PgConnection::connect(&database).await.unwrap();
         locking.execute("BEGIN").await.unwrap();
-        locking.execute("LOCK TABLE cn_relay.events IN EXCLUSIVE MODE").await.unwrap();
+        locking.execute("LOCK TABLE cn_relay.events IN ACCESS EXCLUSIVE MODE").await.unwrap();
         (locking, PgConnection::connect(&database).await.unwrap())
     });
     let lines = notes(300);

@@ -96,15 +96,25 @@ async fn faults_of_stores_are_found() {
     }
 }
 
+/// Years in which a policy that is off by a day must be found.
+const YEARS_MAX: usize = 5;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_policy_is_found() {
     let mut other = policy::topics();
     other.get_mut(&'b').expect("it is carried").retention_days = Some(4);
     let history = NodeRules { history_days: 8, ..NODE };
-    let memory = NodeRules { memory_days: 240, ..NODE };
+    let memory = NodeRules { memory_days: 181, ..NODE };
     for (topics, node) in [(other, NODE), (policy::topics(), history), (policy::topics(), memory)] {
-        let found = ends(Wrong::Nothing, Oracle::new(topics, node)).await;
-        println!("{found:?}");
+        // Not every year has an event that comes again on the one day that differs.
+        let mut found = Ok(());
+        for _ in 0..YEARS_MAX {
+            found = ends(Wrong::Nothing, Oracle::new(topics.clone(), node)).await;
+            println!("{found:?}");
+            if found.is_err() {
+                break;
+            }
+        }
         assert!(found.is_err(), "{node:?} was taken for the policy");
     }
 }
