@@ -142,17 +142,25 @@ pub fn a_rebuild_beside_ingest_fails_no_question(site: &Site) {
     asker.publish(note("first of all"));
     running.finds("first of", &["first of all"]);
 
+    // Nobody builds while the consumer is paused: so it is certain that somebody asks beside the unfinished
+    // generation, however quick the machine.
+    operate(site, &["pause", "search"]);
     let mut rebuild = Process::spawn(&mut site.command_now(&["consumer", "rebuild", "search"]));
     let rebuild = rebuild.as_mut().unwrap();
+    let building = || running.metric("kukuri_consumer_building") == Some(1.0);
+    wait_for("a generation is begun", LIMIT, || building().then_some(())).unwrap();
     let (mut published, mut asked_meanwhile) = (0, 0);
     while rebuild.running().unwrap() {
         asker.publish(note(&format!("live {published}")));
         published += 1;
-        let building = running.metric("kukuri_consumer_building") == Some(1.0);
+        let building = building();
         let (status, answer) = running.page(TOPIC, "first of", "");
         assert_eq!((status, answer["items"].as_array().map(Vec::len)), (200, Some(1)), "{answer}");
         assert_eq!(asker.search(words("first of")), Ok(vec!["first of all".to_owned()]));
         asked_meanwhile += u32::from(building);
+        if published == 1 {
+            operate(site, &["resume", "search"]);
+        }
     }
     assert_eq!(rebuild.wait(LIMIT).unwrap().code(), Some(0), "{}", rebuild.stderr());
     assert!(asked_meanwhile > 0, "nothing was asked while the generation was built");
