@@ -116,7 +116,9 @@ impl RelayArgs {
     }
 }
 
-#[tokio::main]
+/// One thread makes the load: it shares the machine with what is measured, and threads that wake each
+/// other would take from that.
+#[tokio::main(worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {
     let report = match Cli::parse().scenario {
         Scenario::Ingest { relay, connections, in_flight, events } => {

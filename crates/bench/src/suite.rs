@@ -143,7 +143,7 @@ async fn ours(
     let (_, verifies) = units.verifies("cpu_us_per_request", measured).await?;
     figure(name, "REQ of 100, CPU in verifications", verifies, Some(limits.query));
     live(target, units).await?;
-    let report = idle(target, 20_000, 2_000).await?;
+    let report = idle(target, 20_000, 10_000).await?;
     report.print()?;
     figure(
         name,
@@ -180,8 +180,9 @@ async fn live(target: &Target, units: &Units) -> anyhow::Result<()> {
 /// What it does when there is nothing to do.
 async fn quiet(target: &Target) {
     const QUIET: Duration = Duration::from_secs(5);
-    // Those who were just let go take a moment to leave.
-    sleep(QUIET).await;
+    /// Those who were just let go take a moment to leave, and what was written last is put in its place.
+    const SETTLE: Duration = Duration::from_secs(12);
+    sleep(SETTLE).await;
     let cpu = target.cpu();
     sleep(QUIET).await;
     let millis = (target.cpu().saturating_sub(cpu)).as_secs_f64() * 1e3 / QUIET.as_secs_f64();

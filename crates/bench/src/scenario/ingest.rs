@@ -1,6 +1,7 @@
 //! Publishing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -10,7 +11,8 @@ use crate::report::Report;
 use crate::socket::{Socket, accepted};
 use crate::target::Target;
 
-/// Publishes all lines, each connection its share, and waits for every OK.
+/// Publishes all lines and waits for every OK. Every connection takes the next line that is left, so that
+/// all of them are busy until the end, and events come about in the order in which they were written.
 pub async fn ingest(
     target: &Target,
     lines: Vec<String>,
@@ -18,15 +20,15 @@ pub async fn ingest(
     in_flight: usize,
 ) -> anyhow::Result<Report> {
     let events = lines.len();
-    let share = events.div_ceil(connections).max(1);
+    let lines = Arc::new(Mutex::new(VecDeque::from(lines)));
     let mut sockets = Vec::new();
-    for part in lines.chunks(share) {
-        sockets.push((Socket::connect(&target.url).await?, part.to_vec()));
+    for _ in 0..connections {
+        sockets.push(Socket::connect(&target.url).await?);
     }
     let (cpu, start) = (target.cpu(), Instant::now());
     let mut tasks = JoinSet::new();
-    for (socket, part) in sockets {
-        tasks.spawn(publish(socket, part, in_flight));
+    for socket in sockets {
+        tasks.spawn(publish(socket, Arc::clone(&lines), in_flight));
     }
     let mut times = Vec::with_capacity(events);
     while let Some(done) = tasks.join_next().await {
@@ -47,26 +49,29 @@ pub async fn ingest(
 /// Returns how long each OK took.
 async fn publish(
     mut socket: Socket,
-    lines: Vec<String>,
+    lines: Arc<Mutex<VecDeque<String>>>,
     in_flight: usize,
 ) -> anyhow::Result<Vec<Duration>> {
-    let (mut waiting, mut times) = (HashMap::new(), Vec::with_capacity(lines.len()));
-    let mut lines = lines.into_iter().peekable();
-    while lines.peek().is_some() || !waiting.is_empty() {
+    let next = || lines.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let (mut waiting, mut times) = (HashMap::new(), Vec::new());
+    loop {
         // Half of the window at a time, so that messages share packets in both directions.
         if waiting.len() <= in_flight / 2 {
-            while waiting.len() < in_flight {
-                let Some(line) = lines.next() else { break };
+            while waiting.len() < in_flight
+                && let Some(line) = next()
+            {
                 let id = kukuri_event::Event::parse(&line)?.id().to_hex();
                 waiting.insert(id, Instant::now());
                 socket.feed(format!("[\"EVENT\",{line}]")).await?;
             }
             socket.flush().await?;
         }
+        if waiting.is_empty() {
+            return Ok(times);
+        }
         let message = socket.next().await?;
         if let Some(sent) = waiting.remove(accepted(&message)?) {
             times.push(sent.elapsed());
         }
     }
-    Ok(times)
 }
