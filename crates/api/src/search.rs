@@ -126,6 +126,7 @@ impl Api {
             }
             let query = Query {
                 filters: vec![filter.clone()],
+                after: None,
                 now: finder.now().seconds(),
                 limit_max: SEARCH_ITEMS_MAX,
                 rows_max: self.config.scan_rows_max,

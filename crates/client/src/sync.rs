@@ -10,10 +10,12 @@
 mod error;
 mod fetch;
 mod first;
+mod group;
 mod peer;
 mod reconciler;
 
 pub use error::{ReconcileError, SyncError};
 pub use fetch::{FETCH_IDS_MAX, Fetch};
+pub use group::{GROUP_BYTES_MAX, GROUP_EVENTS_MAX, Group};
 pub use peer::{Differences, Peer, PeerConfig, Traffic};
 pub use reconciler::{Dated, IDS_MAX, Reconciler, Step};

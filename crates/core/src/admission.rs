@@ -111,7 +111,8 @@ fn topic_tags(event: &Event) -> impl Iterator<Item = TopicId> {
     event.tags().values("t").filter_map(|value| TopicId::parse(value).ok())
 }
 
-fn topics(event: &Event, door: &Door<'_>) -> Result<Vec<TopicId>, Rejection> {
+/// The topics that an event is of, as a door understands it, sorted; handled or not.
+pub fn topics_of(event: &Event, topicless: Topicless) -> Result<Vec<TopicId>, Rejection> {
     let mut topics: Vec<TopicId> = topic_tags(event).collect();
     topics.sort_unstable();
     topics.dedup();
@@ -119,11 +120,16 @@ fn topics(event: &Event, door: &Door<'_>) -> Result<Vec<TopicId>, Rejection> {
         if event.tags().values("t").any(|value| value.starts_with("kukuri:")) {
             return Err(Rejection::BadTopic);
         }
-        match door.topicless {
+        match topicless {
             Topicless::Reject => return Err(Rejection::MissingTopic),
             Topicless::Global => topics.push(TopicId::global()),
         }
     }
+    Ok(topics)
+}
+
+fn topics(event: &Event, door: &Door<'_>) -> Result<Vec<TopicId>, Rejection> {
+    let topics = topics_of(event, door.topicless)?;
     if !topics.iter().any(|topic| (door.handles)(topic)) {
         return Err(Rejection::TopicNotHandled);
     }

@@ -138,6 +138,17 @@ fn gaps_are_filled_soon_and_not_too_often() {
 }
 
 #[test]
+fn what_is_known_to_be_missing_comes_first() {
+    let mut agenda = Agenda::new(PAUSES);
+    agenda.follow(&BTreeSet::from([topic('a'), topic('b'), topic('c')]), NOW);
+    agenda.ask(&topic('c'), Why::Lagged, NOW);
+    agenda.ask(&topic('b'), Why::Partition, at(1));
+    assert_eq!(agenda.next(at(1)), Some((topic('c'), Why::Lagged)));
+    agenda.done(&topic('c'), at(2));
+    assert_eq!(agenda.next(at(2)), Some((topic('a'), Why::Joined)), "it has been due for longer");
+}
+
+#[test]
 fn failures_are_repeated_less_and_less_often() {
     let mut agenda = Agenda::new(PAUSES);
     agenda.follow(&BTreeSet::from([topic('a')]), NOW);

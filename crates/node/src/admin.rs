@@ -187,6 +187,11 @@ fn backfill(out: &mut Metrics, backfilled: &Backfilled) {
         "Gaps that were left to the schedule.",
         backfilled.gaps_dropped,
     );
+    out.gauge(
+        "backfill_gaps_waiting",
+        "Topics with a gap while another process does it, or nobody may.",
+        backfilled.gaps_waiting,
+    );
     out.gauge("backfill_holds", "Whether this process does it.", u8::from(backfilled.holds));
     out.gauge("backfill_stopped", "Whether the ladder stops it.", u8::from(backfilled.stopped));
 }

@@ -7,6 +7,7 @@ mod intake;
 mod known;
 mod pulled;
 mod puller;
+mod taking;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,7 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::tenure::{Tenure, release};
-pub use known::Refused;
+pub use known::{Bounds, Refused};
 pub use pulled::{Ended, Pulled};
 pub use puller::{Allowed, Puller, Watch};
 
@@ -34,10 +35,17 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// After a failure, and however often somebody asks.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
 const LEAST_PAUSE: Duration = Duration::from_secs(2);
+/// How long one relay is asked about one topic at a time: the others wait meanwhile. What is left is found by
+/// the next reconciliation.
+pub const PASS_TIME_MAX: Duration = Duration::from_secs(10 * 60);
 /// Gaps that may wait to be heard of; more are left to the schedule.
 const GAPS_WAITING_MAX: usize = 256;
+/// Topics of which gaps are kept in mind.
+const MISSED_TOPICS_MAX: usize = 4096;
 /// Nodes that are asked about one topic because somebody has named them.
 const NAMED_SOURCES_MAX: usize = 8;
+/// How often one of them may fail before it is forgotten.
+const NAMED_TRIES_MAX: u32 = 5;
 
 /// What the operator wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,8 +75,12 @@ pub struct Gaps {
 impl Gaps {
     pub fn tell(&self, gap: Gap) {
         if self.sender.try_send(gap).is_err() {
-            self.state.send_modify(|state| state.gaps_dropped += 1);
+            self.drop_one();
         }
+    }
+
+    fn drop_one(&self) {
+        self.state.send_modify(|state| state.gaps_dropped += 1);
     }
 }
 
@@ -84,6 +96,8 @@ pub struct Backfilled {
     pub accepted: u64,
     pub refused: u64,
     pub gaps_dropped: u64,
+    /// Topics of which something is known to be missing, while another process does it or nobody may.
+    pub gaps_waiting: usize,
     /// Whether this process does it.
     pub holds: bool,
     /// Whether the ladder has stopped it.
@@ -97,8 +111,11 @@ pub struct Backfiller {
     tenure: Tenure,
     agenda: Agenda,
     gaps: mpsc::Receiver<Gap>,
-    /// Relays that were named in gaps, for the next time that the topic is asked for.
-    named: BTreeMap<TopicId, BTreeSet<String>>,
+    /// Topics of which a gap was told that is not on the agenda yet. Whoever stands by keeps them until it is
+    /// its turn: nobody else has heard of them.
+    missed: BTreeMap<TopicId, Why>,
+    /// Relays that were named in gaps and have not been heard to the end, with the tries that each has left.
+    named: BTreeMap<TopicId, BTreeMap<String, u32>>,
     teller: Gaps,
 }
 
@@ -107,8 +124,9 @@ impl Backfiller {
         let (sender, gaps) = mpsc::channel(GAPS_WAITING_MAX);
         let teller = Gaps { sender, state: watch::Sender::new(Backfilled::default()) };
         let agenda = agenda(&settings);
-        let (tenure, named) = (Tenure::new(Task::Backfill), BTreeMap::new());
-        Self { puller, settings, tenure, agenda, gaps, named, teller }
+        let tenure = Tenure::new(Task::Backfill);
+        let (missed, named) = (BTreeMap::new(), BTreeMap::new());
+        Self { puller, settings, tenure, agenda, gaps, missed, named, teller }
     }
 
     /// Where to tell of gaps.
@@ -148,11 +166,15 @@ impl Backfiller {
     }
 
     fn note(&mut self, gap: Gap) {
-        self.agenda.ask(&gap.topic, gap.why, (self.puller.clock)());
+        if self.missed.len() >= MISSED_TOPICS_MAX && !self.missed.contains_key(&gap.topic) {
+            self.teller.drop_one();
+            return;
+        }
+        self.missed.insert(gap.topic.clone(), gap.why);
         if let Some(from) = gap.from {
             let named = self.named.entry(gap.topic).or_default();
-            if named.len() < NAMED_SOURCES_MAX {
-                named.insert(from);
+            if named.len() < NAMED_SOURCES_MAX || named.contains_key(&from) {
+                named.insert(from, NAMED_TRIES_MAX);
             }
         }
     }
@@ -160,22 +182,32 @@ impl Backfiller {
     /// Asks for the topic that is due, if one is, unless another instance does.
     async fn round(&mut self) -> anyhow::Result<()> {
         if self.settings.from.is_empty() && self.named.is_empty() {
+            // Nobody is there to be asked.
+            self.missed.clear();
             return Ok(());
         }
         let held = self.tenure.hold(&self.puller.lane, &self.puller.clock).await?.is_some();
         let topics = self.topics().await?;
         self.named.retain(|topic, _| topics.contains_key(topic));
+        self.missed.retain(|topic, _| topics.contains_key(topic));
         let stopped = self.is_stopped().await?;
-        self.teller.state.send_modify(|state| (state.holds, state.stopped) = (held, stopped));
+        let (may, waiting) = (held && !stopped, self.missed.len());
+        self.teller.state.send_modify(|state| {
+            (state.holds, state.stopped) = (held, stopped);
+            state.gaps_waiting = if may { 0 } else { waiting };
+        });
         if !held {
             // Whatever another instance has done by then, everything is looked at anew.
             self.agenda = agenda(&self.settings);
         }
-        if !held || stopped {
+        if !may {
             return Ok(());
         }
         let now = (self.puller.clock)();
         self.agenda.follow(&topics.keys().cloned().collect(), now);
+        for (topic, why) in std::mem::take(&mut self.missed) {
+            self.agenda.ask(&topic, why, now);
+        }
         if let Some((topic, why)) = self.agenda.next(now)
             && let Some(topic) = topics.get(&topic)
         {
@@ -201,14 +233,15 @@ impl Backfiller {
     /// Asks every relay for a topic.
     async fn fill(&mut self, topic: &NodeTopic, why: Why) {
         let id = &topic.topic_id;
-        let named = self.named.remove(id).unwrap_or_default();
-        let from: BTreeSet<String> = self.settings.from.iter().cloned().chain(named).collect();
+        let named = self.named.get(id).into_iter().flat_map(BTreeMap::keys);
+        let from: BTreeSet<String> = self.settings.from.iter().chain(named).cloned().collect();
         let mut worst = Ended::Done;
         let mut failed = false;
         for url in &from {
             let mut pulled = Pulled::default();
             let done = self.pass(topic, url, &mut pulled).await;
             self.teller.state.send_modify(|state| state.add(&pulled, done.is_err()));
+            self.settle(id, url, done.is_ok().then_some(pulled.ended));
             match done {
                 Ok(()) => tell(topic, url, why, &pulled),
                 Err(error) => {
@@ -231,6 +264,23 @@ impl Backfiller {
                 self.agenda.ask(id, Why::Retried, now);
             }
             Ended::Done | Ended::NotAllowed => self.agenda.done(id, now),
+        }
+    }
+
+    /// Keeps a relay that was named in mind until it has told all that it has, or has failed too often.
+    fn settle(&mut self, topic: &TopicId, url: &str, ended: Option<Ended>) {
+        let Some(named) = self.named.get_mut(topic) else { return };
+        let Some(tries_left) = named.get_mut(url) else { return };
+        match ended {
+            Some(Ended::Stopped | Ended::Interrupted | Ended::OverBudget) => {}
+            Some(Ended::Done | Ended::NotAllowed) => *tries_left = 0,
+            None => *tries_left -= 1,
+        }
+        if *tries_left == 0 {
+            named.remove(url);
+        }
+        if named.is_empty() {
+            self.named.remove(topic);
         }
     }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use layers::{ConfigError, Layers};
 pub use settings::example;
 
-use crate::backfill::{Allowed, BackfillSettings};
+use crate::backfill::{Allowed, BackfillSettings, PASS_TIME_MAX};
 use crate::cli::{AuthChoice, TopiclessChoice};
 use crate::open::mask_password;
 use crate::upkeep::UpkeepSettings;
@@ -199,7 +199,7 @@ impl Default for CapacitySection {
             max_bytes: None,
             on_full: OnFull::Evict,
             soft_percent: 90,
-            disk_reserve_mib: 256,
+            disk_reserve_mib: 512,
         }
     }
 }
@@ -232,7 +232,7 @@ impl BackfillSection {
         BackfillSettings {
             from: self.from.clone(),
             interval: Duration::from_secs(self.interval_seconds),
-            allowed: Allowed { window_days, per_second, events_max },
+            allowed: Allowed { window_days, per_second, events_max, time_max: PASS_TIME_MAX },
         }
     }
 }

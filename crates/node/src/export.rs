@@ -79,6 +79,7 @@ impl Export<'_> {
     async fn query(&self, limit: usize) -> anyhow::Result<Option<Vec<Hit>>> {
         let query = Query {
             filters: vec![self.filter.clone()],
+            after: None,
             now: self.now,
             limit_max: limit,
             rows_max: QUERY_ROWS_MAX,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kukuri_api::{Api, ApiConfig, Finder};
-use kukuri_client::sync::FETCH_IDS_MAX;
+use kukuri_client::sync::{FETCH_IDS_MAX, IDS_MAX, PeerConfig};
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_index::Index;
 use kukuri_lane::{Health, Lane};
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::api::RelayHost;
-use crate::backfill::{Backfiller, Puller};
+use crate::backfill::{Backfiller, Bounds, Puller};
 use crate::cli::Common;
 use crate::clock::steady;
 use crate::config::{ClockTrust, Config, Layers, SearchMode, SearchSection};
@@ -162,9 +162,10 @@ fn backfiller(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Backfiller 
         clock: Arc::clone(&opened.clock),
         limits: config.limits.events.clone(),
         topicless: config.relay.topicless.into(),
-        scan_rows_max: config.limits.scan_rows_max,
+        own: Bounds { rows_max: config.limits.scan_rows_max, ids_max: IDS_MAX },
         chunks_in_lane_max: BACKFILL_CHUNKS_MAX,
         question_ids_max: FETCH_IDS_MAX,
+        waits: PeerConfig::STANDARD,
         allowed: settings.allowed,
         refused: Arc::default(),
     };

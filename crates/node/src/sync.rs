@@ -1,12 +1,13 @@
 //! `sync`: one reconciliation with another node, by hand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use kukuri_client::sync::FETCH_IDS_MAX;
+use kukuri_client::sync::{FETCH_IDS_MAX, IDS_MAX, PeerConfig};
 use kukuri_core::NodeTopic;
 
-use crate::backfill::{Allowed, Ended, Pulled, Puller, Watch};
+use crate::backfill::{Allowed, Bounds, Ended, Pulled, Puller, Watch};
 use crate::cli::{Common, SyncArgs};
 use crate::config::Config;
 use crate::exit::Exit;
@@ -31,10 +32,17 @@ pub async fn run(common: &Common, config: &Config, args: SyncArgs) -> anyhow::Re
         clock: Arc::clone(&opened.clock),
         limits: config.limits.events.clone(),
         topicless: config.relay.topicless.into(),
-        scan_rows_max: config.limits.scan_rows_max,
+        own: Bounds { rows_max: config.limits.scan_rows_max, ids_max: IDS_MAX },
         chunks_in_lane_max,
         question_ids_max: FETCH_IDS_MAX,
-        allowed: Allowed { window_days: args.days, per_second: args.rate, events_max: u64::MAX },
+        waits: PeerConfig::STANDARD,
+        // Whoever looks on may interrupt it.
+        allowed: Allowed {
+            window_days: args.days,
+            per_second: args.rate,
+            events_max: u64::MAX,
+            time_max: Duration::MAX,
+        },
         refused: Arc::default(),
     };
     let watch = Watch { bar: progress::count(0), stop: Default::default() };
@@ -117,6 +125,7 @@ fn to_text(topic: &NodeTopic, pulled: &Pulled) -> String {
     row("only here", pulled.only_here);
     row("missing here", pulled.named);
     row("known before", pulled.known);
+    row("at hand", pulled.at_hand);
     row("fetched", pulled.fetched);
     row("accepted", pulled.accepted);
     row("duplicate", pulled.duplicates);

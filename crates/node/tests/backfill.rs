@@ -7,9 +7,17 @@
 mod bounds;
 #[path = "backfill/convergence.rs"]
 mod convergence;
+#[path = "backfill/crowded.rs"]
+mod crowded;
+#[path = "backfill/gaps.rs"]
+mod gaps;
 #[path = "backfill/hostile.rs"]
 mod hostile;
 #[path = "backfill/memory.rs"]
 mod memory;
 #[path = "backfill/rig.rs"]
 mod rig;
+#[path = "backfill/stalling.rs"]
+mod stalling;
+#[path = "backfill/strange.rs"]
+mod strange;

@@ -1,6 +1,7 @@
 //! One WebSocket: a task that reads and does what the session says, and a task that writes.
 
 mod neg;
+mod news;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -15,8 +16,8 @@ use kukuri_core::{Act, Admitted};
 use kukuri_event::{EventId, Pubkey};
 use kukuri_fanout::{Detached, SubKey, Subscription};
 use kukuri_lane::Answer;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::address::Sender;
@@ -29,6 +30,7 @@ use crate::request::{Ended, Request, query, refusal};
 use crate::session::{Ask, Output, Session};
 use crate::upgrade::Opened;
 use neg::{Compared, NegKey, RunningNeg};
+use news::{Listener, News};
 
 /// How long answers to events in flight are waited for when a connection is to end.
 const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -136,11 +138,10 @@ impl Connection {
         let (relay, outbox) = (Arc::clone(&self.relay), Arc::clone(&self.outbox));
         let limits = &relay.config.limits;
         let (events_max, mut unheard, mut turn) = (limits.in_flight_events_max, 0, 0);
-        let mut pings = interval(limits.ping_interval);
-        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        pings.reset();
-        let mut carried = relay.carried.clone();
-        let (mut rule, mut gate, mut awake) = (relay.rule.subscribe(), relay.gate.changes(), false);
+        let mut awake = false;
+        // Polled only when there is some.
+        let mut news = FuturesUnordered::new();
+        news.push(Listener::new(&relay, &outbox).next());
         loop {
             while let Some(done) = self.done.pop() {
                 match done {
@@ -187,32 +188,34 @@ impl Connection {
                 () = outbox.room(), if !ready && in_flight < events_max => {}
                 Some(answer) = self.answers.next(), if in_flight > 0 => self.answered(answer),
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.done.push(done),
-                (key, why) = outbox.behind() => self.behind(key, why),
-                changed = carried.changed() => {
-                    if changed.is_err() {
-                        return End::Told;
-                    }
-                    let outputs = relay.around(self.sender, |a| self.session.topics_changed(a));
-                    if let Some(end) = self.carry_out(outputs).await {
-                        return end;
-                    }
-                }
-                _ = pings.tick() => {
-                    // Who is not listened to cannot be heard; that the socket takes nothing any more
-                    // is for the writer to notice.
-                    unheard += u32::from(ready);
-                    outbox.ping();
-                    if unheard > PINGS_UNANSWERED_MAX {
-                        return End::Gone;
-                    }
-                }
                 () = sleep(wake_in.unwrap_or_default()), if wake_in.is_some() => awake = false,
-                changed = rule.changed() => awake = changed.is_err(),
-                () = next_change(&mut gate) => awake = false,
-                () = outbox.ended() => return End::Gone,
-                () = relay.closing.cancelled() => {
-                    outbox.reply(reply::notice("error: shutting down"));
-                    return End::Told;
+                Some((heard, listener)) = news.next() => {
+                    news.push(listener.next());
+                    match heard {
+                        News::Proofs => awake = false,
+                        News::Behind(key, why) => self.behind(key, why),
+                        News::Ping => {
+                            // Who is not listened to cannot be heard; that the socket takes nothing any
+                            // more is for the writer to notice.
+                            unheard += u32::from(ready);
+                            outbox.ping();
+                            if unheard > PINGS_UNANSWERED_MAX {
+                                return End::Gone;
+                            }
+                        }
+                        News::Topics(Ok(())) => {
+                            let outputs = relay.around(self.sender, |a| self.session.topics_changed(a));
+                            if let Some(end) = self.carry_out(outputs).await {
+                                return end;
+                            }
+                        }
+                        News::Topics(Err(_)) => return End::Told,
+                        News::Ended => return End::Gone,
+                        News::Closing => {
+                            outbox.reply(reply::notice("error: shutting down"));
+                            return End::Told;
+                        }
+                    }
                 }
             }
         }
@@ -419,17 +422,6 @@ impl Connection {
             self.relay.fanout.detach(key);
         }
     }
-}
-
-/// Never, if there is nothing that changes.
-async fn next_change(changes: &mut Option<watch::Receiver<u64>>) {
-    if let Some(receiver) = changes
-        && receiver.changed().await.is_ok()
-    {
-        return;
-    }
-    *changes = None;
-    std::future::pending().await
 }
 
 impl Drop for Connection {

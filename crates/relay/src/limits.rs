@@ -31,9 +31,14 @@ pub struct RelayLimits {
     /// Reconciliations of all connections, and the ids that are held for them together.
     pub neg_sessions_all_max: usize,
     pub neg_ids_all_max: usize,
+    /// Those of them that are held for one IPv4 address or one IPv6 /64: nobody keeps the others out.
+    pub neg_ids_per_ip_max: usize,
     /// How long one may be silent before it is closed.
     #[serde(rename = "neg_idle_seconds_max", with = "seconds")]
     pub neg_idle_max: Duration,
+    /// How long one lasts, however much is said.
+    #[serde(rename = "neg_lifetime_seconds_max", with = "seconds")]
+    pub neg_lifetime_max: Duration,
     /// Events of one connection that wait for their OK; more are not read.
     pub in_flight_events_max: usize,
     /// What waits to be sent on one connection; a live subscription that needs more falls behind.
@@ -81,7 +86,9 @@ impl RelayLimits {
         neg_ids_max: 500_000,
         neg_sessions_all_max: 100,
         neg_ids_all_max: 2_000_000,
+        neg_ids_per_ip_max: 500_000,
         neg_idle_max: Duration::from_secs(60),
+        neg_lifetime_max: Duration::from_secs(10 * 60),
         in_flight_events_max: 256,
         outbound_bytes_max: 1024 * 1024,
         lag_rows_max: 100_000,

@@ -2,6 +2,8 @@
 //! a question is; the ids are held within bounds that all connections share; and they are compared on
 //! threads of their own, a few at a time, so that neither sockets nor live delivery wait for it.
 
+mod share;
+
 use std::sync::Arc;
 
 use kukuri_core::Rejection;
@@ -16,6 +18,7 @@ use crate::address::Sender;
 use crate::limits::RelayLimits;
 use crate::relay::Relay;
 use crate::request::{Ended, refusal};
+use share::{Share, Shares};
 
 /// How many comparisons run at once. Each goes through the ids a few times at most: milliseconds.
 const COMPARISONS_MAX: usize = 2;
@@ -46,6 +49,7 @@ pub(crate) enum NegEnded {
 pub(crate) struct NegRoom {
     sessions: Arc<Semaphore>,
     ids: Arc<Semaphore>,
+    shares: Arc<Shares>,
     comparisons: Arc<Semaphore>,
     sessions_max: usize,
     frame_bytes: u64,
@@ -59,6 +63,7 @@ impl NegRoom {
         Self {
             sessions: bounded(limits.neg_sessions_all_max),
             ids: bounded(limits.neg_ids_all_max),
+            shares: Shares::new(limits.neg_ids_per_ip_max),
             comparisons: bounded(COMPARISONS_MAX),
             sessions_max: limits.neg_sessions_all_max.min(Semaphore::MAX_PERMITS),
             frame_bytes: u64::try_from(frame).unwrap_or(u64::MAX),
@@ -75,7 +80,8 @@ impl NegRoom {
 #[derive(Debug)]
 pub(crate) struct Ids {
     storage: NegentropyStorageVector,
-    /// Given back with them.
+    /// Given back with them, the share first: who sees room in all has room of its own.
+    _share: Share,
     _room: [OwnedSemaphorePermit; 2],
 }
 
@@ -92,6 +98,7 @@ impl Ids {
         let busy = |_| NegEnded::Busy;
         let place = Arc::clone(&room.sessions).try_acquire_owned().map_err(busy)?;
         let mut held = Arc::clone(&room.ids).try_acquire_many_owned(0).map_err(busy)?;
+        let mut share = Share::of(&room.shares, sender);
         let mut walk = Walk::new(filter, relay.now().seconds(), limits.scan_rows_max);
         let (mut storage, mut count) = (NegentropyStorageVector::new(), 0);
         while let Some(page) = next_page(&mut walk, relay, reads).await? {
@@ -103,12 +110,13 @@ impl Ids {
             if count > limits.neg_ids_max {
                 return Err(NegEnded::TooBig);
             }
+            share.grow(page.len()).map_err(|_| NegEnded::Busy)?;
             let more = u32::try_from(page.len()).map_err(|_| NegEnded::TooBig)?;
             held.merge(Arc::clone(&room.ids).try_acquire_many_owned(more).map_err(busy)?);
             page.iter().try_for_each(|hit| insert(&mut storage, hit)).map_err(unreadable)?;
             yield_now().await;
         }
-        let unsorted = Self { storage, _room: [place, held] };
+        let unsorted = Self { storage, _share: share, _room: [place, held] };
         compare(room, move |frame_bytes| {
             let mut ids = unsorted;
             ids.storage.seal()?;

@@ -226,6 +226,7 @@ pub(crate) fn query(relay: &Relay, filters: Vec<Filter>, bodies_max: usize) -> Q
     let limits = &relay.config.limits;
     Query {
         filters,
+        after: None,
         now: relay.now().seconds(),
         limit_max: limits.limit_max,
         rows_max: limits.scan_rows_max,

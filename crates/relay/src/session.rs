@@ -104,7 +104,7 @@ impl Session {
     /// What is to be done at the beginning, at a time that [`Session::wake_at`] named, when the rule
     /// about proofs has changed, and when the gate has.
     pub fn wake(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
-        let ended = self.neg_end_idle(around);
+        let ended = self.neg_end_overdue(around);
         ended.into_iter().chain(self.demand_proof(around)).collect()
     }
 

@@ -9,11 +9,12 @@ mod plan;
 mod scan;
 mod stretch;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use kukuri_core::{Seq, UnixMillis};
 use kukuri_event::{EventId, Filter, UnixSeconds};
-use kukuri_store::{Hit, Hits, Query, merge_hits};
+use kukuri_store::{Hit, Hits, Order, Query, merge_hits};
 use sqlx::postgres::PgConnection;
 
 use crate::error::Fault;
@@ -23,6 +24,7 @@ use crate::readers::Snapshot;
 pub(crate) use moment::Moment;
 use plan::{Plan, Source};
 use scan::Scan;
+use stretch::Place;
 
 /// More index rows would be read than the query may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,14 +150,25 @@ pub(crate) async fn answer(
 
 /// What one filter asks for.
 struct Wanted<'a> {
+    query: &'a Query,
     filter: &'a Filter,
     now: UnixSeconds,
     limit: usize,
 }
 
 impl<'a> Wanted<'a> {
-    fn new(query: &Query, filter: &'a Filter) -> Self {
-        Self { filter, now: query.now, limit: query.limit(filter) }
+    fn new(query: &'a Query, filter: &'a Filter) -> Self {
+        Self { query, filter, now: query.now, limit: query.limit(filter) }
+    }
+
+    /// Where in the order of the indexes the answer may begin. An index abbreviates ids: there may be rows
+    /// that are not ahead.
+    fn first_place(&self) -> Place {
+        let until = self.query.until(self.filter).map_or(i64::MAX, |until| until.0);
+        match self.query.after {
+            Some(Order(Reverse(created_at), id)) if created_at.0 == until => (until, tie(id)),
+            _ => (until, i64::MAX),
+        }
     }
 
     /// The first of the hits, in order.

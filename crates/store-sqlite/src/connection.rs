@@ -11,11 +11,12 @@ use crate::error::OrStore;
 
 /// How long a writer waits for another process to finish its batch.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
-/// Pages of the write-ahead log before who writes moves what is left of them into the file: 64 MiB. Most were
-/// moved before, by who watches.
-const CHECKPOINT_PAGES: i64 = 16 * 1024;
-/// The log is cut to this size after a checkpoint.
-const JOURNAL_BYTES_MAX: i64 = 64 * 1024 * 1024;
+/// Pages of the write-ahead log before who writes moves what is left of them into the file: 128 MiB, a quarter of
+/// the reserve that a disk has by default. Most were moved before, by who watches.
+const CHECKPOINT_PAGES: i64 = 32 * 1024;
+/// The log is cut to this size after a checkpoint. What is there need not be made longer by the next
+/// batches, which takes more than to write over it.
+const JOURNAL_BYTES_MAX: i64 = 128 * 1024 * 1024;
 const WRITER_CACHE_KIB: i64 = 128 * 1024;
 const READER_CACHE_KIB: i64 = 16 * 1024;
 /// How much of the file is mapped: the page cache of the system then serves reads without copies.

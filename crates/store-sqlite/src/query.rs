@@ -76,8 +76,11 @@ fn answer(
         return Ok(Vec::new());
     }
     let topics = plan::topics(scene, filter)?;
-    // A body that is beyond those asked for would be read for nothing.
-    let bring = if limit <= query.bodies_max { Bring::Bodies } else { Bring::Hits };
+    // A body that is beyond those asked for would be read for nothing. Whoever goes on somewhere wants none.
+    let bring = match query.after {
+        None if limit <= query.bodies_max => Bring::Bodies,
+        _ => Bring::Hits,
+    };
     let plans = plan::plans(filter, &topics, bring);
     let last = plans.len() - 1;
     for (nth, plan) in plans.iter().enumerate() {
@@ -87,6 +90,7 @@ fn answer(
         let check = Check {
             conn: scene.conn,
             tail: scene.tail,
+            query,
             filter,
             now: scene.now,
             topics: filter.topics().map(|_| &topics.numbers[..]),

@@ -16,8 +16,9 @@ use tokio::sync::watch;
 use crate::desk::bounds;
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Every second the log is moved while others write to it.
-const LOOKS_PER_MOVE: u64 = 5;
+/// Every three seconds the log is moved while others write to it: a page that many batches changed is
+/// written to the file once, and batches wait for the disk less often.
+const LOOKS_PER_MOVE: u64 = 15;
 /// Every ten seconds the tail is written into the tables, however few events it holds.
 const LOOKS_PER_SETTLE: u64 = 50;
 

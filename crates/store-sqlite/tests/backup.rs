@@ -108,7 +108,8 @@ async fn a_copy_beside_a_busy_writer_is_one_moment() {
     let entries = |entries: Vec<Entry>| entries.into_iter().filter(early).collect::<Vec<_>>();
     assert_eq!(entries(dump(&restored).await), entries(dump(&*store).await));
     let filters = vec![Filter::parse(r##"{"#t":["kukuri:global"]}"##).unwrap()];
-    let query = Query { filters, now: NOW, limit_max: 9000, rows_max: 90_000, bodies_max: 0 };
+    let query =
+        Query { filters, after: None, now: NOW, limit_max: 9000, rows_max: 90_000, bodies_max: 0 };
     assert_eq!(restored.query(query).await.unwrap().hits.len() as i64, head.0);
 }
 

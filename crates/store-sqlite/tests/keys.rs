@@ -25,7 +25,8 @@ fn event(nth: u32) -> Admitted {
 
 async fn found(store: &SqliteStore, filter: &str) -> Vec<EventId> {
     let filters = vec![Filter::parse(filter).unwrap()];
-    let query = Query { filters, now: NOW, limit_max: 100, rows_max: 1000, bodies_max: 0 };
+    let query =
+        Query { filters, after: None, now: NOW, limit_max: 100, rows_max: 1000, bodies_max: 0 };
     store.query(query).await.unwrap().hits.into_iter().map(|hit| hit.id).collect()
 }
 

@@ -110,7 +110,8 @@ async fn tidying_ends_in_a_file_that_gives_no_pages_back() {
 
 async fn found(store: &SqliteStore, filter: &str) -> usize {
     let filters = vec![Filter::parse(filter).unwrap()];
-    let query = Query { filters, now: NOW, limit_max: 100, rows_max: 1000, bodies_max: 100 };
+    let query =
+        Query { filters, after: None, now: NOW, limit_max: 100, rows_max: 1000, bodies_max: 100 };
     store.query(query).await.unwrap().bodies.len()
 }
 

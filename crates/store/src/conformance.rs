@@ -207,6 +207,7 @@ cases! {
         a_query_names_the_head_it_saw
         bodies_come_in_the_order_asked_for
         a_broad_query_is_refused_or_answered
+        an_answer_goes_on_after_any_place
         answers_do_not_depend_on_hidden_events
     }
     walks {
@@ -214,6 +215,7 @@ cases! {
         pages_join_without_gap_or_repeat
         a_walk_finds_what_one_query_finds
         a_walk_ends_at_the_limit_of_its_filter
+        a_walk_goes_on_within_a_second
         facts_tell_absent_from_present
         topics_are_listed_by_id
     }

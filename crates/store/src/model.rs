@@ -100,7 +100,7 @@ impl State {
                 let links: Vec<&TopicId> = record.topics().collect();
                 matches(filter, record.event(), &links)
             });
-            let mut hits: Vec<Hit> = found.map(hit).collect();
+            let mut hits: Vec<Hit> = found.map(hit).filter(|hit| query.is_ahead(hit)).collect();
             hits.sort_unstable_by_key(Hit::order);
             hits.truncate(query.limit(filter));
             hits

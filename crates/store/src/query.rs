@@ -8,6 +8,9 @@ use kukuri_event::{EventId, Filter, UnixSeconds};
 pub struct Query {
     /// Any of them may match; each has its own `limit`.
     pub filters: Vec<Filter>,
+    /// Only what comes after this place, in the order of answers: whoever has had what is before it goes on
+    /// there. The limits count from it.
+    pub after: Option<Order>,
     /// Events that expire by now are not there.
     pub now: UnixSeconds,
     /// Bounds each filter that has no smaller `limit` of its own.
@@ -22,6 +25,16 @@ pub struct Query {
 impl Query {
     pub fn limit(&self, filter: &Filter) -> usize {
         filter.limit.unwrap_or(self.limit_max).min(self.limit_max)
+    }
+
+    /// The newest time that is asked for.
+    pub fn until(&self, filter: &Filter) -> Option<UnixSeconds> {
+        let place = self.after.map(|Order(Reverse(created_at), _)| created_at);
+        filter.until.into_iter().chain(place).min()
+    }
+
+    pub fn is_ahead(&self, hit: &Hit) -> bool {
+        self.after.is_none_or(|after| hit.order() > after)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kukuri_event::{Filter, UnixSeconds};
 
-use crate::{Hit, Query, QueryError, Store};
+use crate::{Hit, Order, Query, QueryError, Store};
 
 /// A walk through all events that match a filter, newest first, ties by id. Each page is as of its own
 /// moment: what changes meanwhile behind the walk is not seen.
@@ -14,6 +14,9 @@ pub struct Walk {
     rows_max: usize,
     /// How many more the filter's own `limit` allows.
     left: usize,
+    /// Where the last page ended. It may be in the middle of a second: there is no saying how many events
+    /// one has.
+    after: Option<Order>,
     is_done: bool,
 }
 
@@ -24,7 +27,9 @@ impl Walk {
     /// `rows_max` bounds what each page may cost, as in [`Query`].
     pub fn new(filter: Filter, now: UnixSeconds, rows_max: usize) -> Self {
         let left = filter.limit.unwrap_or(usize::MAX);
-        Self { filter, now, page_hits: Self::PAGE_HITS, rows_max, left, is_done: false }
+        // A page costs a row more than it has hits, and some that are no hits.
+        let page_hits = Self::PAGE_HITS.min(rows_max / 2).max(1);
+        Self { filter, now, page_hits, rows_max, left, after: None, is_done: false }
     }
 
     #[must_use]
@@ -34,39 +39,22 @@ impl Walk {
 
     /// The next page; `None` when there are no more.
     pub async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<Hit>>, QueryError> {
-        let mut wanted = self.page_hits;
-        while !self.is_done && self.left > 0 {
-            let last = wanted >= self.left;
-            let limit = wanted.min(self.left);
-            let mut hits = self.query(store, limit).await?;
-            self.is_done = last || hits.len() < limit;
-            if self.is_done {
-                return Ok(Some(hits).filter(|hits| !hits.is_empty()));
-            }
-            // A page ends between two seconds: the next one begins with all of the last second, of which
-            // this one may have a part.
-            let edge = hits.last().map(|hit| hit.created_at);
-            hits.retain(|hit| Some(hit.created_at) != edge);
-            if hits.is_empty() {
-                // All of the page is of one second.
-                wanted = wanted.saturating_mul(2);
-                continue;
-            }
-            self.filter.until = edge;
-            self.left -= hits.len();
-            return Ok(Some(hits));
+        let limit = self.page_hits.min(self.left);
+        if self.is_done || limit == 0 {
+            return Ok(None);
         }
-        Ok(None)
-    }
-
-    async fn query(&self, store: &dyn Store, limit: usize) -> Result<Vec<Hit>, QueryError> {
         let query = Query {
             filters: vec![Filter { limit: Some(limit), ..self.filter.clone() }],
+            after: self.after,
             now: self.now,
             limit_max: limit,
             rows_max: self.rows_max,
             bodies_max: 0,
         };
-        Ok(store.query(query).await?.hits)
+        let hits = store.query(query).await?.hits;
+        self.is_done = hits.len() < limit;
+        self.left -= hits.len();
+        self.after = hits.last().map(Hit::order);
+        Ok(Some(hits).filter(|hits| !hits.is_empty()))
     }
 }

@@ -56,6 +56,18 @@ pub async fn wait_for_async<T>(
     }
 }
 
+/// How long [`until`] waits: whoever is slower than this on a busy machine never comes.
+const UNTIL_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Waits for a condition, for as long as it may take and no longer.
+///
+/// # Panics
+/// If it did not come to that, naming `what` was waited for.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let held = wait_for_async(what, UNTIL_WAIT_MAX, async || condition().then_some(()));
+    held.await.unwrap_or_else(|late| panic!("{late}"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,8 +35,14 @@ pub async fn view(store: &dyn Store, now: UnixSeconds, topics: &[TopicId]) -> Ef
 
 /// The ids that a filter finds, sorted.
 async fn ask(store: &dyn Store, now: UnixSeconds, filter: Filter) -> Vec<EventId> {
-    let query =
-        Query { filters: vec![filter], now, limit_max: PLENTY, rows_max: PLENTY, bodies_max: 0 };
+    let query = Query {
+        filters: vec![filter],
+        after: None,
+        now,
+        limit_max: PLENTY,
+        rows_max: PLENTY,
+        bodies_max: 0,
+    };
     let hits = store.query(query).await.expect("a query has an answer").hits;
     let mut ids: Vec<EventId> = hits.iter().map(|hit| hit.id).collect();
     ids.sort_unstable();

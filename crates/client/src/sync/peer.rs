@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use kukuri_event::{EventId, Filter};
-use tokio::time::timeout;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
-use super::{Dated, ReconcileError, Reconciler, Step, SyncError};
+use super::{Dated, ReconcileError, Reconciler, SyncError};
 use crate::message::{self, QuestionId, RelayMessage};
 use crate::socket::{self, Connection, Frame};
 use crate::{ConnectError, Prefix, Reason};
@@ -15,7 +16,8 @@ use crate::{ConnectError, Prefix, Reason};
 #[derive(Clone, Copy, Debug)]
 pub struct PeerConfig {
     pub connect_wait_max: Duration,
-    /// For the answer to any question.
+    /// For the answer to any question, whatever else it says meanwhile; and for the next event of an answer
+    /// that has many.
     pub answer_wait_max: Duration,
 }
 
@@ -72,15 +74,25 @@ impl Peer {
     pub async fn reconcile(
         &mut self,
         filter: &Filter,
-        own: impl IntoIterator<Item = Dated>,
+        own: Vec<Dated>,
     ) -> Result<Differences, SyncError> {
-        let mut reconciler = Reconciler::new(own)?;
+        let mut reconciler = aside(move || Reconciler::new(own)).await??;
         let question = self.next_question();
         self.say(message::neg_open(question, filter, reconciler.first()))?;
         let mut differences = Differences::default();
         let ended = loop {
-            match self.step(question, &mut reconciler).await {
+            let answer = match self.answer(question).await {
+                Ok(answer) => answer,
                 Err(error) => break Err(error),
+            };
+            let (back, step) = aside(move || {
+                let step = reconciler.answered(&answer);
+                (reconciler, step)
+            })
+            .await?;
+            reconciler = back;
+            match step {
+                Err(error) => break Err(error.into()),
                 Ok(step) => {
                     differences.have += step.have.len();
                     differences.need.extend(step.need);
@@ -96,18 +108,15 @@ impl Peer {
         ended
     }
 
-    async fn step(
-        &mut self,
-        question: QuestionId,
-        reconciler: &mut Reconciler,
-    ) -> Result<Step, SyncError> {
+    /// The relay's next message of a reconciliation.
+    async fn answer(&mut self, question: QuestionId) -> Result<Vec<u8>, SyncError> {
+        let due_at = self.due_at();
         loop {
-            let text = self.hear().await?;
+            let text = self.hear(due_at).await?;
             match RelayMessage::parse(&text) {
                 Some(RelayMessage::NegMsg { question: of, answer }) if of == question => {
-                    let unreadable = || ReconcileError::Unreadable("no hex".to_owned());
-                    let answer = hex::decode(answer).map_err(|_| unreadable())?;
-                    return Ok(reconciler.answered(&answer)?);
+                    let unreadable = |_| ReconcileError::Unreadable("no hex".to_owned());
+                    return Ok(hex::decode(answer).map_err(unreadable)?);
                 }
                 Some(RelayMessage::NegErr { question: of, reason }) if of == question => {
                     return Err(refused(reason));
@@ -129,27 +138,89 @@ impl Peer {
         self.connection.send(Message::text(text)).map_err(|_| SyncError::Lost)
     }
 
-    /// The next thing that the relay says.
-    pub(super) async fn hear(&mut self) -> Result<Utf8Bytes, SyncError> {
-        let wait_max = self.config.answer_wait_max;
+    /// Listens while nothing is asked, so that the relay hears that somebody is there. Ends with the
+    /// connection.
+    pub async fn stay(&mut self) -> SyncError {
+        loop {
+            match self.connection.next().await {
+                Frame::Text(text) => self.traffic.received_bytes += text.len() as u64,
+                Frame::Other => {}
+                Frame::End => return SyncError::Lost,
+            }
+        }
+    }
+
+    /// Until when an answer that is waited for from now on may take.
+    pub(super) fn due_at(&self) -> Instant {
+        Instant::now() + self.config.answer_wait_max
+    }
+
+    /// The next thing that the relay says, if it says it in time.
+    pub(super) async fn hear(&mut self, due_at: Instant) -> Result<Utf8Bytes, SyncError> {
+        let unanswered = SyncError::Unanswered(self.config.answer_wait_max);
+        // A relay that never pauses would never be found late by the timer alone.
+        if Instant::now() >= due_at {
+            return Err(unanswered);
+        }
         let heard = async {
             loop {
                 match self.connection.next().await {
                     Frame::Text(text) => return Ok(text),
+                    Frame::Other if Instant::now() >= due_at => return Err(None),
                     Frame::Other => {}
-                    Frame::End => return Err(SyncError::Lost),
+                    Frame::End => return Err(Some(SyncError::Lost)),
                 }
             }
         };
-        let text =
-            timeout(wait_max, heard).await.map_err(|_| SyncError::Unanswered(wait_max))??;
+        let text = match timeout_at(due_at, heard).await {
+            Ok(Ok(text)) => text,
+            Ok(Err(Some(error))) => return Err(error),
+            Ok(Err(None)) | Err(_) => return Err(unanswered),
+        };
         self.traffic.received_bytes += text.len() as u64;
         Ok(text)
     }
 }
 
+/// Works on a thread of its own: comparing half a million ids takes longer than others should wait.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SyncError> {
+    match spawn_blocking(work).await {
+        Ok(done) => Ok(done),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The program ends.
+            Err(_) => Err(SyncError::Lost),
+        },
+    }
+}
+
+/// How relays say that they compare no more at once: the words of NIP-77, and those of the first relay that
+/// spoke it.
+const TOO_BIG: [&str; 2] = ["too big", "too many query results"];
+
 pub(super) fn refused(reason: Reason) -> SyncError {
-    // The words of NIP-77.
-    let too_big = reason.prefix() == Prefix::Blocked && reason.text().contains("too big");
+    let too_big = reason.prefix() == Prefix::Blocked
+        && TOO_BIG.iter().any(|words| reason.text().contains(words));
     if too_big { SyncError::TooBig(reason) } else { SyncError::Refused(reason) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_big_is_told_from_other_refusals() {
+        for (said, is_too_big) in [
+            ("blocked: this query is too big", true),
+            ("blocked: too many query results", true),
+            ("blocked: you are", false),
+            ("error: too big", false),
+            ("rate-limited: too many query results", false),
+        ] {
+            let told = refused(Reason(said.to_owned()));
+            assert_eq!(matches!(told, SyncError::TooBig(_)), is_too_big, "{said}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! One side of a reconciliation, without a socket.
 
+use std::collections::HashSet;
+
 use kukuri_event::{EventId, UnixSeconds};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
@@ -25,7 +27,7 @@ pub struct Dated {
 pub struct Step {
     /// What we have and the relay has not.
     pub have: Vec<EventId>,
-    /// What the relay has and we have not.
+    /// What the relay has and we have not. However often it names an id, it is here once.
     pub need: Vec<EventId>,
     /// What to say next; nothing when all is said.
     pub next: Option<Vec<u8>>,
@@ -36,7 +38,7 @@ pub struct Reconciler {
     library: Negentropy<'static, NegentropyStorageVector>,
     first: Vec<u8>,
     rounds: usize,
-    needed: usize,
+    needed: HashSet<EventId>,
 }
 
 impl Reconciler {
@@ -53,7 +55,7 @@ impl Reconciler {
         let first = first::message(&storage).map_err(unreadable)?;
         let mut library = Negentropy::owned(storage, FRAME_BYTES).map_err(unreadable)?;
         library.set_initiator();
-        Ok(Self { library, first, rounds: 0, needed: 0 })
+        Ok(Self { library, first, rounds: 0, needed: HashSet::new() })
     }
 
     /// What to open the reconciliation with.
@@ -69,12 +71,12 @@ impl Reconciler {
         let (mut have, mut need) = (Vec::new(), Vec::new());
         let next = self.library.reconcile_with_ids(answer, &mut have, &mut need);
         let next = next.map_err(unreadable)?;
-        self.needed += need.len();
-        if self.needed > IDS_MAX {
+        let event_id = |id: Id| EventId::from_bytes(id.to_bytes());
+        let need = need.into_iter().map(event_id).filter(|id| self.needed.insert(*id)).collect();
+        if self.needed.len() > IDS_MAX {
             return Err(ReconcileError::TooMany);
         }
-        let ids = |ids: Vec<Id>| ids.iter().map(|id| EventId::from_bytes(id.to_bytes())).collect();
-        Ok(Step { have: ids(have), need: ids(need), next })
+        Ok(Step { have: have.into_iter().map(event_id).collect(), need, next })
     }
 }
 
@@ -162,6 +164,21 @@ mod tests {
         let (_, need, bytes) = reconcile(0..all - 100, 0..all);
         assert_eq!(need.len(), 100);
         assert!(2 * bytes < 25_000, "{bytes}");
+    }
+
+    /// A relay that named one id half a million times, each time in another range, made the node hold the
+    /// event as often.
+    #[test]
+    fn what_is_named_again_is_needed_once() {
+        let id = [7; 32];
+        let range = |bound: &[u8]| [bound, b"\x02\x01", &id].concat();
+        // Up to a time, up to a later one, and up to the end of all times.
+        let ranges = [range(b"\x05\x00"), range(b"\x05\x00"), range(b"\x00\x00")].concat();
+        let answer = [&b"\x61"[..], &ranges].concat();
+        let mut reconciler = Reconciler::new([]).unwrap();
+        let step = reconciler.answered(&answer).unwrap();
+        assert_eq!(step.need, [EventId::from_bytes(id)]);
+        assert_eq!(reconciler.answered(&answer).unwrap().need, []);
     }
 
     #[test]

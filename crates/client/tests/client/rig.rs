@@ -15,6 +15,7 @@ use kukuri_relay::{
 };
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Model, Store};
+pub use kukuri_testkit::condition::until;
 use kukuri_testkit::generate::World;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -133,14 +134,4 @@ pub fn live(event: &Event) -> Item {
 
 pub fn stored(event: &Event) -> Item {
     Item::Stored(Box::new(event.clone()))
-}
-
-/// Waits for a condition, for as long as it may take and no longer.
-pub async fn until(what: &str, condition: impl Fn() -> bool) {
-    let holds = async {
-        while !condition() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(WAIT_MAX, holds).await.unwrap_or_else(|_| panic!("{what} did not happen"));
 }

@@ -52,6 +52,13 @@ struct Entry {
     failures: u32,
 }
 
+impl Entry {
+    /// Which of two that are due comes first.
+    fn turn(&self) -> (UnixMillis, bool) {
+        (self.due_at, self.why == Why::Joined)
+    }
+}
+
 impl Agenda {
     pub fn new(pauses: Pauses) -> Self {
         Self { pauses, topics: BTreeMap::new() }
@@ -66,13 +73,15 @@ impl Agenda {
         }
     }
 
-    /// Somebody has missed something of a topic. One that is not followed is none of ours.
+    /// Somebody has missed something of a topic: it is asked for before those of which nothing is known. One
+    /// that is not followed is none of ours.
     pub fn ask(&mut self, topic: &TopicId, why: Why, now: UnixMillis) {
         let least = self.pauses.least;
         if let Some(entry) = self.topics.get_mut(topic) {
             let due_at = entry.ended_at.map_or(now, |at| now.max(at.saturating_add(least)));
-            if due_at < entry.due_at {
-                (entry.due_at, entry.why) = (due_at, why);
+            let told = Entry { due_at, why, ..*entry };
+            if told.turn() < entry.turn() {
+                *entry = told;
             }
         }
     }
@@ -80,7 +89,7 @@ impl Agenda {
     /// The topic that has been due for longest, if one is.
     pub fn next(&self, now: UnixMillis) -> Option<(TopicId, Why)> {
         let due = self.topics.iter().filter(|(_, entry)| self.is_due(entry, now));
-        let (topic, entry) = due.min_by_key(|(_, entry)| entry.due_at)?;
+        let (topic, entry) = due.min_by_key(|(_, entry)| entry.turn())?;
         Some((topic.clone(), entry.why))
     }
 

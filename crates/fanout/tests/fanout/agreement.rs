@@ -105,6 +105,7 @@ fn wanted(records: &[Record], subscription: &Subscription) -> BTreeSet<EventId> 
 async fn stored(store: &dyn Store, subscription: &Subscription) -> BTreeSet<EventId> {
     let query = Query {
         filters: subscription.filters.to_vec(),
+        after: None,
         now: World::NOW,
         limit_max: usize::MAX,
         rows_max: 100_000,

@@ -138,6 +138,7 @@ impl Asker {
         let epoch = self.fanout.epoch();
         let hits = self.store.query(Query {
             filters,
+            after: None,
             now: World::NOW,
             limit_max: usize::MAX,
             rows_max: 100_000,

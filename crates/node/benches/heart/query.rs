@@ -107,7 +107,14 @@ impl Case {
         self.verify = Some(self.verify.map_or(verify, |before| before.min(verify)));
         for (filter, best) in self.filters.iter().zip(&mut self.best) {
             let (filters, bodies_max) = (vec![filter.clone()], BODIES_MAX);
-            let query = Query { filters, now: NOW, limit_max: 500, rows_max: 50_000, bodies_max };
+            let query = Query {
+                filters,
+                after: None,
+                now: NOW,
+                limit_max: 500,
+                rows_max: 50_000,
+                bodies_max,
+            };
             let start = Instant::now();
             let hits = store.query(query).await?;
             let took = start.elapsed();

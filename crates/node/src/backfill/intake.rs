@@ -20,6 +20,8 @@ pub struct Intake<'a> {
     pub puller: &'a Puller,
     pub checker: Arc<Checker>,
     pub topic: &'a NodeTopic,
+    /// The relay that they come from.
+    pub from: &'a Arc<str>,
     pub watch: &'a Watch,
     /// Events that came before these.
     pub came: u64,
@@ -30,10 +32,10 @@ impl Intake<'_> {
     pub async fn take(self, groups: mpsc::Receiver<Vec<String>>) -> Taken {
         let (chunks, read) = mpsc::channel(1);
         let Puller { lane, chunks_in_lane_max, refused, .. } = self.puller;
-        let refused = Arc::clone(refused);
+        let (refused, from) = (Arc::clone(refused), Arc::clone(self.from));
         let seen = move |line: &CheckedLine, outcome: &Outcome| {
             if let (Some(id), Outcome::Refused(why)) = (line.id, outcome) {
-                refused.lock().unwrap_or_else(PoisonError::into_inner).remember(id, why);
+                refused.lock().unwrap_or_else(PoisonError::into_inner).remember(&from, id, why);
             }
         };
         let pipeline = Pipeline {

@@ -1,31 +1,41 @@
 //! What is here already, and what was: nothing of that is fetched.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use kukuri_client::sync::{Dated, IDS_MAX};
-use kukuri_core::{ReadSet, Rejection, TopicId};
+use kukuri_client::sync::Dated;
+use kukuri_core::admission::{Topicless, topics_of};
+use kukuri_core::{Facts, ReadSet, Record, Rejection, TopicId};
 use kukuri_event::{EventId, Filter, UnixSeconds};
 use kukuri_store::{QueryError, Store, StoreError, Walk};
 use lru::LruCache;
 
-/// Ids that are looked up at once.
-const LOOKUP_IDS: usize = 512;
+/// Ids that are looked up at once. Their events come with the answer, and each is as large as an event may be.
+const LOOKUP_IDS: usize = 256;
 /// How many refused ids are remembered; those that were refused longest ago are forgotten first.
 const REFUSED_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is more than none");
+
+/// How much is read to find out what is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Index rows that one page may cost.
+    pub rows_max: usize,
+    /// Ids that are compared at once.
+    pub ids_max: usize,
+}
 
 /// What of our own matches a filter; `None` if it is more than can be compared, or than may be read.
 pub async fn own(
     store: &dyn Store,
     filter: Filter,
     now: UnixSeconds,
-    rows_max: usize,
+    bounds: Bounds,
 ) -> Result<Option<Vec<Dated>>, StoreError> {
-    let (mut walk, mut own) = (Walk::new(filter, now, rows_max), Vec::new());
+    let (mut walk, mut own) = (Walk::new(filter, now, bounds.rows_max), Vec::new());
     loop {
         match walk.next(store).await {
             Ok(None) => return Ok(Some(own)),
-            Ok(Some(page)) if own.len() + page.len() > IDS_MAX => return Ok(None),
+            Ok(Some(page)) if own.len() + page.len() > bounds.ids_max => return Ok(None),
             Ok(Some(page)) => own.extend(page.iter().map(|hit| {
                 let (created_at, id) = (hit.created_at, hit.id);
                 Dated { created_at, id }
@@ -41,41 +51,67 @@ pub async fn own(
 #[derive(Debug, Default)]
 pub struct Found {
     pub unknown: Vec<EventId>,
-    /// Events that are here, and could be in this topic as well: they need not be fetched to be linked.
-    pub at_hand: Vec<String>,
+    /// Events that are here, and could be in this topic as well: they need not be fetched to be linked. There
+    /// may be as many as a relay names, so their bodies are read when it is their turn.
+    pub at_hand: Vec<EventId>,
     pub known: u64,
 }
 
-/// Looks ids up. An id that was answered OK once is remembered, whatever became of the event: deleted,
-/// replaced or purged, it does not come back. A deletion of what never came is by id and author, and the
-/// author is not known before the event is: such an event is fetched and refused, once.
-pub async fn unknown(
-    store: &dyn Store,
-    refused: &Mutex<Refused>,
-    topic: &TopicId,
-    ids: Vec<EventId>,
-) -> Result<Found, StoreError> {
-    let mut found = Found::default();
-    for ids in ids.chunks(LOOKUP_IDS) {
-        let needs = ReadSet { events: ids.iter().copied().collect(), ..ReadSet::default() };
-        let facts = store.facts(needs).await?;
-        let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in ids {
-            let record = facts.records.get(id).and_then(Option::as_ref);
-            let seen = facts.dedupe.get(id).is_some_and(Option::is_some);
-            match record.filter(|record| record.is_effective() && record.may_join(topic)) {
-                Some(record) => found.at_hand.push(record.body.json().to_owned()),
-                None if seen || refused.holds(id) => found.known += 1,
-                None => found.unknown.push(*id),
-            }
-        }
-    }
-    Ok(found)
+/// For whom ids are looked up.
+pub struct Lookup<'a> {
+    pub store: &'a dyn Store,
+    pub refused: &'a Mutex<Refused>,
+    /// The relay that has named them.
+    pub from: &'a Arc<str>,
+    pub topic: &'a TopicId,
+    pub topicless: Topicless,
 }
 
-/// Ids of events that will never be taken in, so that they are not fetched again and again. It is in memory
-/// alone: after a restart each of them is fetched once more.
-pub struct Refused(LruCache<EventId, ()>);
+impl Lookup<'_> {
+    /// Looks ids up. An id that was answered OK once is remembered, whatever became of the event: deleted,
+    /// replaced or purged, it does not come back. A deletion of what never came is by id and author, and the
+    /// author is not known before the event is: such an event is fetched and refused, once.
+    pub async fn find(&self, ids: Vec<EventId>) -> Result<Found, StoreError> {
+        let mut found = Found::default();
+        for ids in ids.chunks(LOOKUP_IDS) {
+            let facts = facts(self.store, ids).await?;
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            for id in ids {
+                let seen = facts.dedupe.get(id).is_some_and(Option::is_some);
+                match facts.records.get(id).and_then(Option::as_ref) {
+                    Some(record) if self.can_link(record) => found.at_hand.push(*id),
+                    Some(_) => found.known += 1,
+                    None if seen || refused.holds(self.from, id) => found.known += 1,
+                    None => found.unknown.push(*id),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn can_link(&self, record: &Record) -> bool {
+        let topics = topics_of(record.event(), self.topicless);
+        record.is_effective()
+            && record.may_join(self.topic)
+            && topics.is_ok_and(|topics| topics.contains(self.topic))
+    }
+}
+
+/// The bodies of events that are here; of those that have gone meanwhile there are none.
+pub async fn bodies(store: &dyn Store, ids: &[EventId]) -> Result<Vec<String>, StoreError> {
+    let facts = facts(store, ids).await?;
+    let records = ids.iter().filter_map(|id| facts.records.get(id)?.as_ref());
+    Ok(records.map(|record| record.body.json().to_owned()).collect())
+}
+
+async fn facts(store: &dyn Store, ids: &[EventId]) -> Result<Facts, StoreError> {
+    store.facts(ReadSet { events: ids.iter().copied().collect(), ..ReadSet::default() }).await
+}
+
+/// Ids of events that one relay has sent and that will never be taken in, so that they are not fetched from it
+/// again and again. What one relay sends says nothing about what another one has: anybody can put an id on
+/// something that is refused. It is in memory alone: after a restart each of them is fetched once more.
+pub struct Refused(LruCache<(Arc<str>, EventId), ()>);
 
 impl Default for Refused {
     fn default() -> Self {
@@ -84,13 +120,13 @@ impl Default for Refused {
 }
 
 impl Refused {
-    fn holds(&mut self, id: &EventId) -> bool {
-        self.0.get(id).is_some()
+    fn holds(&mut self, from: &Arc<str>, id: &EventId) -> bool {
+        self.0.get(&(Arc::clone(from), *id)).is_some()
     }
 
-    pub fn remember(&mut self, id: EventId, why: &Rejection) {
+    pub fn remember(&mut self, from: &Arc<str>, id: EventId, why: &Rejection) {
         if is_final(why) {
-            self.0.put(id, ());
+            self.0.put((Arc::clone(from), id), ());
         }
     }
 }

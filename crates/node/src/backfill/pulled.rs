@@ -14,7 +14,7 @@ pub enum Ended {
     /// Everything that was missing has come, or is refused.
     #[default]
     Done,
-    /// As much has come as one reconciliation may bring.
+    /// As much has come as one reconciliation may bring, or it has lasted for as long as one may.
     OverBudget,
     /// The node is under pressure: the ladder's first step.
     Stopped,
@@ -33,6 +33,10 @@ pub struct Pulled {
     pub named: u64,
     /// Those of them that are known here: deleted, replaced or purged.
     pub known: u64,
+    /// Those of them that are here and were not in the topic.
+    pub at_hand: u64,
+    /// Seconds that were left out: there is more in each of them than can be compared.
+    pub crowded: u64,
     pub fetched: u64,
     pub accepted: u64,
     pub duplicates: u64,

@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use indicatif::ProgressBar;
 use kukuri_client::Prefix;
-use kukuri_client::sync::{Fetch, Peer, PeerConfig, ReconcileError, SyncError};
+use kukuri_client::sync::{Peer, PeerConfig, ReconcileError, SyncError};
 use kukuri_core::admission::{Age, Topicless};
 use kukuri_core::backfill::{Reach, Window, windows};
 use kukuri_core::ladder::Step;
@@ -16,16 +16,14 @@ use kukuri_core::{Backfill, Limits, NodeTopic, Source};
 use kukuri_event::EventId;
 use kukuri_lane::Lane;
 use kukuri_store::{Clock, Store, node_state};
-use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::intake::Intake;
-use super::known::{self, Found, Refused};
+use super::known::{self, Bounds, Refused};
 use super::pulled::{Ended, Pulled};
 use crate::import::check::{Checker, Terms};
 
-/// Groups of events that may wait to be checked; then nothing more is read from the other node.
-const GROUPS_WAITING_MAX: usize = 2;
 /// What is on its way when the rate is low lasts for no longer than so many seconds: a node that is not
 /// read from for a minute hangs up.
 const QUESTION_SECONDS_MAX: u64 = 5;
@@ -33,6 +31,9 @@ const QUESTION_SECONDS_MAX: u64 = 5;
 /// The pause after which a relay that wants it slower is asked again, and how often it is.
 const SLOWER_PAUSE: Duration = Duration::from_secs(1);
 const SLOWER_TRIES_MAX: u32 = 60;
+/// Comparisons of one reconciliation. One is enough for what two nodes compare at once, and halves that are too
+/// big cost one each; a relay that finds everything too big would be asked about every second there was.
+const COMPARISONS_MAX: u32 = 1024;
 
 /// How much is asked for and taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct Allowed {
     pub per_second: u32,
     /// Events that one reconciliation fetches; what is left is found by the next one.
     pub events_max: u64,
+    /// How long one reconciliation lasts, whoever holds it up: others wait for their turn meanwhile.
+    pub time_max: Duration,
 }
 
 /// Who reconciles.
@@ -51,12 +54,14 @@ pub struct Puller {
     pub clock: Clock,
     pub limits: Limits,
     pub topicless: Topicless,
-    /// Index rows that one read may cost.
-    pub scan_rows_max: usize,
+    /// How much of our own is read at once.
+    pub own: Bounds,
     /// How many chunks of events may be in the lane.
     pub chunks_in_lane_max: usize,
     /// Ids of one question.
     pub question_ids_max: usize,
+    /// How long a relay may take.
+    pub waits: PeerConfig,
     pub allowed: Allowed,
     /// Ids that were fetched and refused for good.
     pub refused: Arc<Mutex<Refused>>,
@@ -83,8 +88,15 @@ impl Puller {
             pulled.ended = why;
             return Ok(());
         }
-        let peer = Peer::connect(url, PeerConfig::STANDARD).await?;
-        let mut errand = Errand { puller: self, peer, topic, watch, tries_left: SLOWER_TRIES_MAX };
+        let mut errand = Errand {
+            puller: self,
+            peer: Peer::connect(url, self.waits).await?,
+            from: url.into(),
+            topic,
+            watch,
+            ends_at: started.checked_add(self.allowed.time_max),
+            tries_left: SLOWER_TRIES_MAX,
+        };
         let done = errand.run(pulled).await;
         pulled.traffic = errand.peer.traffic();
         pulled.elapsed = started.elapsed();
@@ -113,9 +125,10 @@ impl Puller {
         Ok(windows(&topic.topic_id, &topic.ingest_policy, reach))
     }
 
-    async fn intake<'a>(
+    pub(super) async fn intake<'a>(
         &'a self,
         topic: &'a NodeTopic,
+        from: &'a Arc<str>,
         watch: &'a Watch,
         came: u64,
     ) -> anyhow::Result<Intake<'a>> {
@@ -127,15 +140,15 @@ impl Puller {
             source: Source::Backfill,
         };
         let checker = Checker::new(Arc::clone(store), Arc::clone(clock), terms).await?;
-        Ok(Intake { puller: self, checker: Arc::new(checker), topic, watch, came })
+        Ok(Intake { puller: self, checker: Arc::new(checker), topic, from, watch, came })
     }
 
-    fn question_ids(&self) -> usize {
+    pub(super) fn question_ids(&self) -> usize {
         let by_rate = match u64::from(self.allowed.per_second) {
             0 => usize::MAX,
             rate => usize::try_from(rate * QUESTION_SECONDS_MAX).unwrap_or(usize::MAX),
         };
-        by_rate.min(self.question_ids_max)
+        by_rate.min(self.question_ids_max).max(1)
     }
 }
 
@@ -149,11 +162,14 @@ enum Needed {
 }
 
 /// A reconciliation under way.
-struct Errand<'a> {
-    puller: &'a Puller,
-    peer: Peer,
-    topic: &'a NodeTopic,
-    watch: &'a Watch,
+pub(super) struct Errand<'a> {
+    pub(super) puller: &'a Puller,
+    pub(super) peer: Peer,
+    pub(super) from: Arc<str>,
+    pub(super) topic: &'a NodeTopic,
+    pub(super) watch: &'a Watch,
+    /// `None` is never.
+    ends_at: Option<Instant>,
     /// How often it may still be compared anew because the relay wants it slower.
     tries_left: u32,
 }
@@ -161,36 +177,75 @@ struct Errand<'a> {
 impl Errand<'_> {
     async fn run(&mut self, pulled: &mut Pulled) -> anyhow::Result<()> {
         let mut left: VecDeque<Window> = self.puller.windows(self.topic).await?.into();
+        let mut comparisons = 0;
         while let Some(window) = left.pop_front() {
-            let stop = self.watch.stop.clone();
+            comparisons += 1;
+            ensure!(
+                comparisons <= COMPARISONS_MAX,
+                "the relay compares too little at once: {COMPARISONS_MAX} comparisons were not enough"
+            );
+            let halted = self.halted();
             let needed = tokio::select! {
                 needed = self.needed(&window, pulled) => needed?,
-                () = stop.cancelled() => {
-                    pulled.ended = Ended::Interrupted;
+                why = halted => {
+                    pulled.ended = why;
                     break;
                 }
             };
             match needed {
                 Needed::Ids(needed) => self.fetch(&window, needed, pulled).await?,
                 Needed::Later => left.push_front(window),
-                Needed::Less(parts) => {
-                    let parts = parts.context("more events in a second than can be compared")?;
+                Needed::Less(Some(parts)) => {
                     parts.into_iter().rev().for_each(|part| left.push_front(part));
                 }
+                // What is older than a second that is too full is wanted nevertheless.
+                Needed::Less(None) => pulled.crowded += 1,
             }
             if pulled.ended != Ended::Done {
                 break;
             }
         }
-        Ok(())
+        self.judge(pulled)
+    }
+
+    /// Whether it has come to what it was for.
+    fn judge(&self, pulled: &Pulled) -> anyhow::Result<()> {
+        let is_late = self.ends_at.is_some_and(|at| at <= Instant::now());
+        match pulled.ended {
+            Ended::OverBudget if is_late && pulled.accepted == 0 => {
+                bail!("nothing was taken in within {:?}", self.puller.allowed.time_max)
+            }
+            Ended::Done if pulled.crowded > 0 => bail!(
+                "more events in a second than can be compared: {} such seconds were left out",
+                pulled.crowded
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until it is to end, whatever the relay does.
+    pub(super) fn halted(&self) -> impl Future<Output = Ended> + Send + use<> {
+        let (stop, ends_at) = (self.watch.stop.clone(), self.ends_at);
+        let late = async move {
+            match ends_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        async move {
+            tokio::select! {
+                () = stop.cancelled() => Ended::Interrupted,
+                () = late => Ended::OverBudget,
+            }
+        }
     }
 
     /// The ids that the other node has and we have not.
     async fn needed(&mut self, window: &Window, pulled: &mut Pulled) -> anyhow::Result<Needed> {
         self.watch.bar.set_message("comparing");
-        let Puller { store, clock, scan_rows_max, .. } = self.puller;
+        let Puller { store, clock, own: bounds, .. } = self.puller;
         let (filter, now) = (window.filter(), clock().seconds());
-        let own = known::own(&**store, filter.clone(), now, *scan_rows_max).await;
+        let own = known::own(&**store, filter.clone(), now, *bounds).await;
         let Some(own) = own.context("cannot read our own events")? else {
             return Ok(Needed::Less(window.halves()));
         };
@@ -220,58 +275,6 @@ impl Errand<'_> {
             {
                 Ok(Needed::Less(window.half_kinds()))
             }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Fetches those of the ids that are not known, and takes them in.
-    async fn fetch(
-        &mut self,
-        window: &Window,
-        needed: Vec<EventId>,
-        pulled: &mut Pulled,
-    ) -> anyhow::Result<()> {
-        let Puller { store, refused, allowed, .. } = self.puller;
-        let found = known::unknown(&**store, refused, &self.topic.topic_id, needed).await;
-        let Found { mut unknown, at_hand, known } = found.context("cannot look up ids")?;
-        pulled.known += known;
-        let room = allowed.events_max.saturating_sub(pulled.fetched);
-        let is_over = unknown.len() as u64 > room;
-        unknown.truncate(usize::try_from(room).unwrap_or(usize::MAX));
-        if !unknown.is_empty() || !at_hand.is_empty() {
-            self.take_in(window, &unknown, at_hand, pulled).await?;
-        }
-        if is_over && pulled.ended == Ended::Done {
-            pulled.ended = Ended::OverBudget;
-        }
-        Ok(())
-    }
-
-    async fn take_in(
-        &mut self,
-        window: &Window,
-        ids: &[EventId],
-        at_hand: Vec<String>,
-        pulled: &mut Pulled,
-    ) -> anyhow::Result<()> {
-        self.watch.bar.inc_length((ids.len() + at_hand.len()) as u64);
-        self.watch.bar.set_message("fetching");
-        let intake = self.puller.intake(self.topic, self.watch, pulled.came()).await?;
-        let (groups, coming) = mpsc::channel(GROUPS_WAITING_MAX);
-        let (filter, question_ids) = (window.filter(), self.puller.question_ids());
-        let fetching = async {
-            if !at_hand.is_empty() && groups.send(at_hand).await.is_err() {
-                return Err(SyncError::Unwanted);
-            }
-            self.peer.fetch(Fetch { filter: &filter, ids, question_ids, into: groups }).await
-        };
-        let (fetched, taken) = tokio::join!(fetching, intake.take(coming));
-        // Events that came before it broke are in.
-        let broken = pulled.add(taken);
-        pulled.fetched += *fetched.as_ref().unwrap_or(&0) as u64;
-        broken?;
-        match fetched {
-            Err(SyncError::Unwanted) | Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -70,7 +70,9 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         ("limits.neg_ids_max", limits.neg_ids_max),
         ("limits.neg_sessions_all_max", limits.neg_sessions_all_max),
         ("limits.neg_ids_all_max", limits.neg_ids_all_max),
+        ("limits.neg_ids_per_ip_max", limits.neg_ids_per_ip_max),
         ("limits.neg_idle_seconds_max", seconds(limits.neg_idle_max)),
+        ("limits.neg_lifetime_seconds_max", seconds(limits.neg_lifetime_max)),
         (
             "backfill.interval_seconds",
             usize::try_from(config.backfill.interval_seconds).unwrap_or(usize::MAX),
@@ -97,6 +99,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         ("limits.ping_interval_seconds", limits.ping_interval),
         ("limits.stall_seconds_max", limits.stall_wait_max),
         ("limits.neg_idle_seconds_max", limits.neg_idle_max),
+        ("limits.neg_lifetime_seconds_max", limits.neg_lifetime_max),
         ("backfill.interval_seconds", Duration::from_secs(config.backfill.interval_seconds)),
     ] {
         that(key, wait <= WAIT_MAX, || format!("at most {} are possible", WAIT_MAX.as_secs()))?;

@@ -194,7 +194,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting(
         "capacity.disk_reserve_mib",
-        "With less than this free on the disk, nothing but deletions is taken in, and with less than a quarter of it nothing at all; purging goes on. For SQLite, whose log alone takes 32: leave it at 128 or more.",
+        "With less than this free on the disk, nothing but deletions is taken in, and with less than a quarter of it nothing at all; purging goes on. For SQLite, whose log alone takes 128: leave it at 320 or more.",
     ),
     setting(
         "search.mode",
@@ -240,8 +240,16 @@ pub static SETTINGS: &[Setting] = &[
     setting("limits.neg_sessions_all_max", "Reconciliations of all connections."),
     setting("limits.neg_ids_all_max", "Ids that are held for all of them together: 40 bytes each."),
     setting(
+        "limits.neg_ids_per_ip_max",
+        "Ids that are held for those of one IPv4 address or one IPv6 /64.",
+    ),
+    setting(
         "limits.neg_idle_seconds_max",
         "How long a reconciliation may be silent before it is closed.",
+    ),
+    setting(
+        "limits.neg_lifetime_seconds_max",
+        "How long a reconciliation may last, however much is said.",
     ),
     setting(
         "limits.in_flight_events_max",

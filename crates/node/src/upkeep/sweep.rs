@@ -30,7 +30,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(5_250);
+    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(6_000);
 
     /// Events that leave in one command: few enough that other writers hardly notice. Where a command takes
     /// longer than the pace allows for, more of them leave with the next one.
@@ -231,7 +231,7 @@ mod tests {
         let reason = UnlinkReason::Retention;
         for (pace, events_max) in [
             (Pace::EventsPerSecond(1), 1),
-            (Pace::EventsPerSecond(5_250), 105),
+            (Pace::EventsPerSecond(6_000), 120),
             (Pace::EventsPerSecond(u32::MAX), CHUNK_EVENTS_MAX),
             (Pace::Unbounded, CHUNK_EVENTS_MAX),
         ] {
@@ -252,6 +252,6 @@ mod tests {
     #[test]
     fn who_is_late_takes_more_at_once() {
         let chunk = |millis| Pace::BESIDE_INGEST.chunk_events_max(Duration::from_millis(millis));
-        assert_eq!([chunk(0), chunk(10), chunk(1_000)], [105, 157, CHUNK_EVENTS_MAX]);
+        assert_eq!([chunk(0), chunk(10), chunk(1_000)], [120, 180, CHUNK_EVENTS_MAX]);
     }
 }

@@ -2,22 +2,24 @@
 
 use std::slice::from_ref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kukuri_core::backfill::Why;
 use kukuri_core::ladder::{Cause, Move, Reason, Step};
 use kukuri_core::{Act, Backfill, IngestPolicy, Task, TopicId, UnixMillis};
-use kukuri_node::backfill::{
-    Allowed, BackfillSettings, Backfiller, Ended, Gap, Pulled, Puller, Watch,
-};
+use kukuri_node::backfill::{Allowed, BackfillSettings, Backfiller, Ended, Gap, Pulled, Puller};
 use kukuri_relay::{Allowance, RelayLimits};
 use kukuri_store::{Clock, Model, node_state};
+use kukuri_testkit::condition::{until, wait_for_async};
 use kukuri_testkit::generate::World;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::rig::{ANY, Node, limits, note, topic, watch};
+use crate::rig::{ANY, Node, id, limits, note, topic, watch};
+use crate::strange::{claims, relay};
 
-const WAIT_MAX: Duration = Duration::from_secs(60);
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
 async fn pair(topic: &TopicId, events: i64) -> (Node, Node) {
     let one = Node::start(from_ref(topic)).await;
@@ -113,7 +115,7 @@ async fn the_ladder_stops_what_is_under_way() {
             two.puller.pull(&topic, &url, &watch, &mut pulled).await.map(|()| pulled)
         })
     };
-    begun(&watch).await;
+    until("the first event", || watch.bar.position() > 0).await;
     climb(&two, Step::None, Step::StopBackfill).await;
     let pulled = timeout(WAIT_MAX, pulling).await.unwrap().unwrap().unwrap();
     assert_eq!(pulled.ended, Ended::Stopped);
@@ -125,16 +127,6 @@ async fn the_ladder_stops_what_is_under_way() {
     assert_eq!(pulled.accepted + rest.accepted, 600);
 }
 
-/// Until something has come.
-async fn begun(watch: &Watch) {
-    let begun = async {
-        while watch.bar.position() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(WAIT_MAX, begun).await.unwrap();
-}
-
 fn again(node: &Node) -> Puller {
     let Puller { store, lane, clock, limits, topicless, .. } = &node.puller;
     Puller {
@@ -143,9 +135,10 @@ fn again(node: &Node) -> Puller {
         clock: Arc::clone(clock),
         limits: limits.clone(),
         topicless: *topicless,
-        scan_rows_max: node.puller.scan_rows_max,
+        own: node.puller.own,
         chunks_in_lane_max: 2,
         question_ids_max: node.puller.question_ids_max,
+        waits: node.puller.waits,
         allowed: ANY,
         refused: Arc::default(),
     }
@@ -180,22 +173,20 @@ async fn a_relay_that_wants_it_slower_is_waited_for() {
     assert_eq!(pulled.accepted, 400);
 }
 
-fn backfiller(node: &Node, from: Vec<String>) -> Backfiller {
+pub fn backfiller(node: &Node, from: Vec<String>) -> Backfiller {
     let interval = Duration::from_secs(3600);
     Backfiller::new(again(node), BackfillSettings { from, interval, allowed: ANY })
 }
 
-async fn shown(node: &Node, topic: &TopicId, events: usize) {
-    let all = async {
-        while node.view(from_ref(topic)).await.len() < events {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(WAIT_MAX, all).await.unwrap();
+pub async fn shown(node: &Node, topic: &TopicId, events: usize) {
+    let all = wait_for_async("all events", WAIT_MAX, async || {
+        (node.view(from_ref(topic)).await.len() >= events).then_some(())
+    });
+    all.await.unwrap();
 }
 
 /// A clock that goes on as time does.
-fn moving() -> Clock {
+pub fn moving() -> Clock {
     let begun = std::time::Instant::now();
     Arc::new(move || World::now().saturating_add(begun.elapsed()))
 }
@@ -232,6 +223,36 @@ async fn gaps_are_filled() {
     assert!(following.await.is_err());
     assert_eq!((state.borrow().passes_failed, standing_by.borrow().passes_failed), (0, 0));
     shown(&two, &topic, 5).await;
+}
+
+/// A relay that somebody has named was forgotten before it was asked, so that one failure lost what it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_named_relay_that_fails_is_asked_again() {
+    let topic = topic('a');
+    let missed = note(&topic, 1);
+    let (named, body) = ([id(&missed)], missed.body().json().to_owned());
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let asked = AtomicUsize::new(0);
+    let url = relay(move |message| match message[0].as_str() {
+        Some("NEG-OPEN") if asked.fetch_add(1, Ordering::Relaxed) < 2 => {
+            vec![json!(["NEG-ERR", message[1], "error: not now"])]
+        }
+        Some("NEG-OPEN" | "NEG-MSG") => vec![claims(&named, message)],
+        Some("REQ") => vec![json!(["EVENT", message[1], body]), json!(["EOSE", message[1]])],
+        _ => Vec::new(),
+    })
+    .await;
+    let node = Node::at(moving(), Arc::new(Model::default()), from_ref(&topic), limits()).await;
+    let settings =
+        BackfillSettings { from: Vec::new(), interval: Duration::from_secs(1), allowed: ANY };
+    let backfiller = Backfiller::new(again(&node), settings);
+    let (gaps, mut state) = (backfiller.gaps(), backfiller.state());
+    gaps.tell(Gap { topic: topic.clone(), why: Why::Partition, from: Some(url) });
+    let running = tokio::spawn(backfiller.run());
+    timeout(WAIT_MAX, state.wait_for(|state| state.accepted == 1)).await.unwrap().unwrap();
+    assert_eq!(state.borrow().passes_failed, 2);
+    running.abort();
+    assert!(running.await.is_err());
 }
 
 /// However many gaps are told, nobody waits; those that find no room are counted.

@@ -1,52 +1,13 @@
 //! Relays that do not mean well, or do not know what they are asked.
 
-use futures_util::{SinkExt, StreamExt};
-use kukuri_core::TopicId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use kukuri_event::EventId;
-use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_tungstenite::tungstenite::Message;
 
-use crate::rig::{Node, id, note, topic};
-
-/// A relay that answers each message as a function says.
-async fn relay(answer: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("ws://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else { continue };
-            while let Some(Ok(message)) = socket.next().await {
-                let Message::Text(text) = message else { continue };
-                let message: Value = serde_json::from_str(&text).unwrap();
-                for said in answer(&message) {
-                    if socket.send(Message::text(said.to_string())).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        }
-    });
-    url
-}
-
-/// The answer of one who claims to have these events.
-fn claims(ids: &[EventId], message: &Value) -> Value {
-    let mut storage = NegentropyStorageVector::new();
-    for (nth, id) in (0..).zip(ids) {
-        storage.insert(1_700_000_000 - nth, Id::from_byte_array(*id.as_bytes())).unwrap();
-    }
-    storage.seal().unwrap();
-    let at = if message[0] == "NEG-OPEN" { 3 } else { 2 };
-    let query = hex::decode(message[at].as_str().unwrap()).unwrap();
-    let answer = Negentropy::owned(storage, 0).unwrap().reconcile(&query).unwrap();
-    json!(["NEG-MSG", message[1], hex::encode(answer)])
-}
-
-async fn node(topic: &TopicId) -> Node {
-    Node::start(std::slice::from_ref(topic)).await
-}
+use crate::rig::{Node, id, node, note, topic};
+use crate::strange::{body, claims, relay};
 
 /// What was not asked for, is of another topic, or is not what it says, does not come in.
 #[tokio::test]
@@ -109,18 +70,74 @@ async fn who_does_not_reconcile_is_told_apart() {
     assert!(done.is_err());
 }
 
-/// A relay that says that everything is too big is asked about ever shorter times, and then no more.
+/// Anybody can put the id of an event on something that is refused for good. When that was remembered for
+/// everybody, one relay kept an event away that all others had.
 #[tokio::test]
-async fn too_big_comes_to_an_end() {
+async fn what_one_relay_forges_comes_from_another() {
     let topic = topic('a');
-    let url = relay(|message| match message[0].as_str() {
+    let real = note(&topic, 1);
+    let honest = node(&topic).await;
+    honest.publish([real.clone()]).await;
+    for (part, forged) in [
+        ("content", json!("forged")),
+        ("content", json!("x".repeat(70 * 1024))),
+        ("sig", json!("0".repeat(128))),
+        ("pubkey", json!("79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")),
+        ("tags", json!([["t", topic.as_str()], ["expiration", "1"]])),
+        ("tags", json!(vec![["x", "y"]; 3000])),
+        ("created_at", json!(1)),
+    ] {
+        let mut body = body(&real);
+        body[part] = forged;
+        let (named, asked) = ([id(&real)], Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&asked);
+        let url = relay(move |message| match message[0].as_str() {
+            Some("NEG-OPEN" | "NEG-MSG") if message[1] == "1" => vec![claims(&named, message)],
+            Some("NEG-OPEN" | "NEG-MSG") => vec![claims(&[], message)],
+            Some("REQ") => {
+                counted.fetch_add(1, Ordering::Relaxed);
+                vec![json!(["EVENT", message[1], body]), json!(["EOSE", message[1]])]
+            }
+            _ => Vec::new(),
+        })
+        .await;
+        let node = node(&topic).await;
+        let (first, done) = node.try_pull(&topic, &url).await;
+        done.unwrap();
+        assert_eq!((first.fetched, first.refused()), (1, 1), "{part}: {first}");
+        // The one who forges is not asked again.
+        let (second, done) = node.try_pull(&topic, &url).await;
+        done.unwrap();
+        assert_eq!((second.known, second.fetched), (1, 0), "{part}: {second}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "{part}");
+        assert_eq!(node.pull(&topic, &honest).await.accepted, 1, "{part}");
+    }
+}
+
+/// A relay named one event of ours as often as it liked, and each time it was read and held; and it was enough
+/// that the event is here, whether or not it says that it belongs to the topic.
+#[tokio::test]
+async fn what_is_here_and_of_another_topic_is_not_at_hand() {
+    let (a, b) = (topic('a'), topic('b'));
+    let node = Node::start(&[a.clone(), b.clone()]).await;
+    let other = note(&b, 1);
+    node.publish([other.clone()]).await;
+    let id_hex = id(&other).to_hex();
+    let url = relay(move |message| match message[0].as_str() {
         Some("NEG-OPEN") => {
-            vec![json!(["NEG-ERR", message[1], "blocked: this query is too big"])]
+            // In three ranges: up to a time, up to a later one, and up to the end of all times.
+            let range = |bound: &str| format!("{bound}0201{id_hex}");
+            let ranges = ["0500", "0500", "0000"].map(range).concat();
+            vec![json!(["NEG-MSG", message[1], format!("61{ranges}")])]
         }
         _ => Vec::new(),
     })
     .await;
-    let (_, done) = node(&topic).await.try_pull(&topic, &url).await;
-    let told = format!("{:#}", done.unwrap_err());
-    assert!(told.contains("more events in a second"), "{told}");
+    let (pulled, done) = node.try_pull(&a, &url).await;
+    done.unwrap();
+    // Once for each question: about all, about deletions and about versions.
+    let questions = pulled.named;
+    assert!((1..=3).contains(&questions), "{pulled}");
+    assert_eq!((pulled.known, pulled.at_hand, pulled.fetched), (questions, 0, 0));
+    assert!(node.view(&[a]).await.is_empty());
 }

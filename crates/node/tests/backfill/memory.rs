@@ -4,10 +4,11 @@ use std::slice::from_ref;
 
 use kukuri_core::{Act, Outcome, Source, UnixMillis, UnlinkReason};
 use kukuri_event::Event;
+use kukuri_node::backfill::{Allowed, Ended};
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::generate::World;
 
-use crate::rig::{Node, id, note, note_with, topic};
+use crate::rig::{ANY, Node, id, note, note_with, topic};
 
 #[tokio::test]
 async fn what_was_purged_is_not_fetched_again() {
@@ -61,14 +62,21 @@ async fn what_is_refused_is_fetched_once() {
 async fn what_is_at_hand_is_linked() {
     let (a, b) = (topic('a'), topic('b'));
     let one = Node::start(&[a.clone(), b.clone()]).await;
-    let two = Node::start(from_ref(&a)).await;
-    let both: Vec<_> = (1..=5).map(|age| note_with(&a, age, &[("t", b.as_str())])).collect();
+    let mut two = Node::start(from_ref(&a)).await;
+    // More than are handed on together.
+    let both: Vec<_> = (1..=300).map(|age| note_with(&a, age, &[("t", b.as_str())])).collect();
     one.publish(both.clone()).await;
     two.publish(both).await;
     let _outcome = two.lane.run(Act::carry(b.clone(), "")).await.unwrap();
     assert!(two.view(from_ref(&b)).await.is_empty());
-    let pulled = two.pull(&b, &one).await;
-    assert_eq!((pulled.named, pulled.fetched, pulled.accepted), (5, 0, 5));
+    // They count for the budget as those do that are fetched.
+    two.puller.allowed = Allowed { events_max: 20, ..ANY };
+    let some = two.pull(&b, &one).await;
+    assert_eq!((some.named, some.at_hand, some.accepted), (300, 20, 20));
+    assert_eq!(some.ended, Ended::OverBudget);
+    two.puller.allowed = ANY;
+    let rest = two.pull(&b, &one).await;
+    assert_eq!((rest.named, rest.at_hand, rest.fetched, rest.accepted), (280, 280, 0, 280));
     let topics = [a, b];
     assert_eq!(two.view(&topics).await, one.view(&topics).await);
 }

@@ -1,15 +1,17 @@
 //! A node's store, lane and relay on loopback.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use indicatif::ProgressBar;
-use kukuri_client::sync::FETCH_IDS_MAX;
+use kukuri_client::sync::{FETCH_IDS_MAX, IDS_MAX, PeerConfig};
 use kukuri_core::admission::Topicless;
 use kukuri_core::{Act, Admitted, NodeTopic, Outcome, TopicId};
 use kukuri_event::EventId;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_lane::{Lane, LaneConfig};
-use kukuri_node::backfill::{Allowed, Pulled, Puller, Watch};
+use kukuri_node::backfill::{Allowed, Bounds, Pulled, Puller, Watch};
 use kukuri_relay::{
     About, Allowance, AuthPolicy, OpenGate, Relay, RelayConfig, RelayLimits, serve,
 };
@@ -25,7 +27,8 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-pub const ANY: Allowed = Allowed { window_days: 1000, per_second: 0, events_max: u64::MAX };
+pub const ANY: Allowed =
+    Allowed { window_days: 1000, per_second: 0, events_max: u64::MAX, time_max: Duration::MAX };
 
 pub fn limits() -> RelayLimits {
     RelayLimits {
@@ -85,9 +88,10 @@ impl Node {
             clock: Arc::clone(&clock),
             limits: config.limits.events.clone(),
             topicless: config.topicless,
-            scan_rows_max: config.limits.scan_rows_max,
+            own: Bounds { rows_max: config.limits.scan_rows_max, ids_max: IDS_MAX },
             chunks_in_lane_max: 2,
             question_ids_max: FETCH_IDS_MAX,
+            waits: PeerConfig::STANDARD,
             allowed: ANY,
             refused: Arc::default(),
         };
@@ -131,6 +135,10 @@ impl Node {
     }
 }
 
+pub async fn node(topic: &TopicId) -> Node {
+    Node::start(std::slice::from_ref(topic)).await
+}
+
 pub fn watch() -> Watch {
     Watch { bar: ProgressBar::hidden(), stop: Default::default() }
 }
@@ -150,22 +158,38 @@ impl Homes {
 
     pub fn sqlite(&mut self) -> Arc<dyn Store> {
         self.made += 1;
-        let directory = self.directory.path().join(self.made.to_string());
-        let options = kukuri_store_sqlite::Options {
-            sync: kukuri_store_sqlite::Sync::OffForTests,
-            ..kukuri_store_sqlite::Options::standard(1)
-        };
-        Arc::new(SqliteStore::open(&directory, options).unwrap())
+        open_sqlite(&self.directory.path().join(self.made.to_string()))
     }
 
     pub async fn postgres(&self) -> Arc<dyn Store> {
-        let options = kukuri_store_postgres::Options {
-            fsync: Fsync::AnyForTests,
-            ..kukuri_store_postgres::Options::STANDARD
-        };
-        let url = self.cluster.create_database();
-        Arc::new(PostgresStore::open(&url, options).await.unwrap())
+        open_postgres(&self.cluster.create_database()).await
     }
+
+    /// One store of each sort, opened as two processes would.
+    pub async fn shared(&mut self) -> [[Arc<dyn Store>; 2]; 2] {
+        let (directory, url) =
+            (self.directory.path().join("shared"), self.cluster.create_database());
+        let sqlite = [open_sqlite(&directory), open_sqlite(&directory)];
+        [sqlite, [open_postgres(&url).await, open_postgres(&url).await]]
+    }
+}
+
+/// Part of what is in it is in the tables, and part in the tail.
+fn open_sqlite(directory: &Path) -> Arc<dyn Store> {
+    let options = kukuri_store_sqlite::Options {
+        sync: kukuri_store_sqlite::Sync::OffForTests,
+        run_events: 50,
+        ..kukuri_store_sqlite::Options::standard(1)
+    };
+    Arc::new(SqliteStore::open(directory, options).unwrap())
+}
+
+async fn open_postgres(url: &str) -> Arc<dyn Store> {
+    let options = kukuri_store_postgres::Options {
+        fsync: Fsync::AnyForTests,
+        ..kukuri_store_postgres::Options::STANDARD
+    };
+    Arc::new(PostgresStore::open(url, options).await.unwrap())
 }
 
 pub fn topic(digit: char) -> TopicId {

@@ -74,8 +74,14 @@ async fn g1_atomic(test: &str, home: Home) {
     for _ in 0..LOOKS {
         scene.work_on();
         let filters = vec![Filter::default()];
-        let all =
-            Query { filters, now: NOW, limit_max: 1_000_000, rows_max: 10_000_000, bodies_max: 0 };
+        let all = Query {
+            filters,
+            after: None,
+            now: NOW,
+            limit_max: 1_000_000,
+            rows_max: 10_000_000,
+            bodies_max: 0,
+        };
         let found = scene.store.query(all).await.expect("the store answers");
         let hits: BTreeSet<EventId> = found.hits.iter().map(|hit| hit.id).collect();
         let rows = scene.feed_up_to(found.head).await;

@@ -17,11 +17,11 @@ use crate::load::NOW;
 use crate::rig::{Place, require_none};
 
 const MIB: u64 = 1 << 20;
-const DISK_BYTES: u64 = 400 * MIB;
-const RESERVE: (&str, &str) = ("KUKURI_CAPACITY_DISK_RESERVE_MIB", "160");
+const DISK_BYTES: u64 = 800 * MIB;
+const RESERVE: (&str, &str) = ("KUKURI_CAPACITY_DISK_RESERVE_MIB", "320");
 /// Less than the reserve, and more than the logs of both files and the index take until the node looks again,
 /// with the last quarter of the reserve left.
-const FREE_BYTES: u64 = 150 * MIB;
+const FREE_BYTES: u64 = 310 * MIB;
 
 const FULL: &str = "error: storage full";
 const TOPIC: &str = "crowded";

@@ -202,6 +202,7 @@ impl Node {
         let filter = Filter::parse(&format!(r##"{{"#t":["{}"]}}"##, topic(digit)));
         let query = Query {
             filters: vec![filter.expect("it is a filter")],
+            after: None,
             now: self.time.now().seconds(),
             limit_max: PLENTY,
             rows_max: PLENTY,

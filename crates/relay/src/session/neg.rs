@@ -1,12 +1,11 @@
 //! Reconciliations (NIP-77): which are open on a connection, and whose turn it is in each.
 
-use std::time::Duration;
-
 use kukuri_core::admission::Rate;
 use kukuri_core::{Rejection, TopicId, UnixMillis};
 use kukuri_event::{Filter, Values};
 
 use super::{Charge, Output, Session, Surroundings, check_shape, name_global};
+use crate::limits::RelayLimits;
 use crate::message::{NegMessage, SubId};
 use crate::reply;
 
@@ -24,6 +23,7 @@ pub enum Reconcile {
 /// One that is open.
 pub(super) struct Neg {
     topics: Values<TopicId>,
+    opened_at: UnixMillis,
     turn: Turn,
 }
 
@@ -35,13 +35,29 @@ enum Turn {
     },
 }
 
-impl Neg {
-    /// When it has been silent for too long.
-    fn closes_at(&self, idle_max: Duration) -> Option<UnixMillis> {
-        match self.turn {
-            Turn::Ours => None,
-            Turn::Theirs { since } => Some(since.saturating_add(idle_max)),
+/// Why one is closed when its time has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Overdue {
+    Silent,
+    Old,
+}
+
+impl Overdue {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Silent => "closed: you took too long to respond!",
+            Self::Old => "closed: this reconciliation has lasted too long, open another one",
         }
+    }
+}
+
+impl Neg {
+    /// When its time has come, and why then. Our own turn is never the longer one.
+    fn closes_at(&self, limits: &RelayLimits) -> Option<(UnixMillis, Overdue)> {
+        let Turn::Theirs { since } = self.turn else { return None };
+        let silent_at = since.saturating_add(limits.neg_idle_max);
+        let old_at = self.opened_at.saturating_add(limits.neg_lifetime_max);
+        Some((silent_at, Overdue::Silent).min((old_at, Overdue::Old)))
     }
 }
 
@@ -81,7 +97,8 @@ impl Session {
         let checked = shape.and_then(|()| self.neg_check(&filters, around));
         match (checked, filters.pop()) {
             (Ok(topics), Some(filter)) => {
-                self.negs.insert(sub.clone(), Neg { topics, turn: Turn::Ours });
+                self.negs
+                    .insert(sub.clone(), Neg { topics, opened_at: around.now, turn: Turn::Ours });
                 let filter = Box::new(filter);
                 outputs.push(Output::Reconcile(Reconcile::Open { sub, filter, query }));
             }
@@ -148,20 +165,18 @@ impl Session {
         ended.iter().flat_map(|(sub, why)| self.neg_end(sub, why)).collect()
     }
 
-    /// Ends those whose clients have been silent for too long.
-    pub(super) fn neg_end_idle(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
-        let idle = |neg: &Neg| {
-            neg.closes_at(around.limits.neg_idle_max).is_some_and(|at| at <= around.now)
+    /// Ends those whose time has come: their clients are silent, or do not come to an end.
+    pub(super) fn neg_end_overdue(&mut self, around: &Surroundings<'_>) -> Vec<Output> {
+        let overdue = |neg: &Neg| {
+            neg.closes_at(around.limits).filter(|(at, _)| *at <= around.now).map(|(_, why)| why)
         };
-        let idle: Vec<SubId> =
-            self.negs.iter().filter(|(_, neg)| idle(neg)).map(|(sub, _)| sub.clone()).collect();
-        let why = "closed: you took too long to respond!";
-        idle.iter().flat_map(|sub| self.neg_end(sub, why)).collect()
+        let overdue: Vec<(SubId, Overdue)> =
+            self.negs.iter().filter_map(|(sub, neg)| Some((sub.clone(), overdue(neg)?))).collect();
+        overdue.iter().flat_map(|(sub, why)| self.neg_end(sub, why.text())).collect()
     }
 
-    /// When the next one will have been silent for too long.
+    /// When the time of the next one will have come.
     pub(super) fn neg_wake_at(&self, around: &Surroundings<'_>) -> Option<UnixMillis> {
-        let idle_max = around.limits.neg_idle_max;
-        self.negs.values().filter_map(|neg| neg.closes_at(idle_max)).min()
+        self.negs.values().filter_map(|neg| neg.closes_at(around.limits)).map(|(at, _)| at).min()
     }
 }

@@ -298,6 +298,48 @@ async fn silence_ends_it() {
     assert_eq!(rig.relay.stats().neg_sessions, 0);
 }
 
+/// Who said something every minute held ids for ever.
+#[tokio::test]
+async fn talk_does_not_keep_it_open() {
+    let time = Time::stopped();
+    let rig = Rig::at(time.clock(), Arc::new(Model::default()), limited(|l| l), OpenGate).await;
+    let mut client = rig.client().await;
+    opened(&mut client, "n", all()).await;
+    for _ in 0..10 {
+        time.advance(59);
+        client.send(json!(["NEG-MSG", "n", "61"])).await;
+        assert_eq!(client.expect().await, json!(["NEG-MSG", "n", "61"]));
+    }
+    // Ten seconds short of ten minutes, and then ten minutes.
+    time.advance(9);
+    client.send(json!(["NEG-MSG", "n", "61"])).await;
+    assert_eq!(client.expect().await, json!(["NEG-MSG", "n", "61"]));
+    time.advance(1);
+    let why = "closed: this reconciliation has lasted too long, open another one";
+    assert_eq!(client.expect().await, json!(["NEG-ERR", "n", why]));
+    assert_eq!(rig.relay.stats().neg_sessions, 0);
+    // Another one may begin.
+    opened(&mut client, "n", all()).await;
+}
+
+/// One address held all ids that there were for everybody, with a connection or two more.
+#[tokio::test]
+async fn ids_of_one_address() {
+    let limits = |l| RelayLimits { neg_ids_per_ip_max: 15, ..l };
+    let rig = Rig::with(limited(limits), OpenGate).await;
+    let (mut one, mut two) = (rig.client().await, rig.client().await);
+    publish(&mut one, &notes(10)).await;
+    opened(&mut one, "a", all()).await;
+    let six = json!(["NEG-OPEN", "a", {"#t": [topic(1)], "limit": 6}, EVERYTHING]);
+    let why = refused(&mut two, six).await;
+    assert_eq!(why, "error: too many reconciliations at once, try again later");
+    opened(&mut two, "a", json!({"#t": [topic(1)], "limit": 5})).await;
+    // What ends gives back what it held.
+    one.send(json!(["NEG-CLOSE", "a"])).await;
+    until("room", || rig.relay.stats().neg_sessions == 1).await;
+    opened(&mut one, "a", all()).await;
+}
+
 #[tokio::test]
 async fn messages_are_charged() {
     let requests_per_ip = Allowance { per_minute: 1, burst: 3 };

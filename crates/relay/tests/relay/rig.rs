@@ -16,6 +16,7 @@ use kukuri_relay::{
 };
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{Model, Store};
+pub use kukuri_testkit::condition::until;
 use kukuri_testkit::generate::World;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -177,16 +178,6 @@ impl Rig {
     pub fn url(&self) -> String {
         format!("ws://{}/", self.address)
     }
-}
-
-/// Waits for a condition, for as long as it may take and no longer.
-pub async fn until(what: &str, condition: impl Fn() -> bool) {
-    let holds = async {
-        while !condition() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(WAIT_MAX, holds).await.unwrap_or_else(|_| panic!("{what} did not happen"));
 }
 
 /// A topic of the tests; the first is carried.

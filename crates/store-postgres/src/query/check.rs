@@ -72,6 +72,7 @@ pub(super) async fn retain(
 fn holds(wanted: &Wanted<'_>, record: &Record) -> bool {
     let links: Vec<&kukuri_core::TopicId> = record.topics().collect();
     record.expires_at().is_none_or(|end| end > wanted.now)
+        && wanted.query.is_ahead(&hit(record))
         && matches(wanted.filter, record.event(), &links)
 }
 

@@ -38,7 +38,8 @@ const NEWEST: &str = concat!(
 
 /// Whether the statement tests all conditions that the filter has besides the topic.
 pub(super) fn suits(wanted: &Wanted<'_>) -> bool {
-    wanted.filter.authors.is_none() && wanted.filter.other_tags().next().is_none()
+    let Wanted { query, filter, .. } = wanted;
+    query.after.is_none() && filter.authors.is_none() && filter.other_tags().next().is_none()
 }
 
 /// The moment, and all hits with their JSON; `None` in their place if the rows read do not tell.

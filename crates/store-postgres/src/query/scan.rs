@@ -16,8 +16,6 @@ use super::stretch::{self, Asked, IndexRow, Place};
 use super::{Budget, Source, Wanted};
 use crate::error::Fault;
 
-const NEWEST: Place = (i64::MAX, i64::MAX);
-
 const STRETCH_MIN: usize = 16;
 const STRETCH_GROWTH: usize = 4;
 
@@ -64,7 +62,8 @@ impl<'a> Scan<'a> {
             && !in_full;
         let keys = source.keys();
         let rows = if exact {
-            wanted.limit.saturating_add(1)
+            // The event that it goes on after comes once more.
+            wanted.limit.saturating_add(1 + usize::from(wanted.query.after.is_some()))
         } else {
             wanted.limit.saturating_mul(rows_per_hit).max(STRETCH_MIN)
         };
@@ -73,8 +72,8 @@ impl<'a> Scan<'a> {
             // Twice its share: keys are not equally busy.
             many => rows.saturating_mul(2).div_ceil(many).clamp(STRETCH_MIN.min(rows), rows),
         };
-        let newest = filter.until.map_or(NEWEST, |until| (until.0, i64::MAX));
-        let key = |key| Key { key, place: newest, rows_at_place: 0, take, done: false };
+        let place = wanted.first_place();
+        let key = |key| Key { key, place, rows_at_place: 0, take, done: false };
         Self {
             wanted,
             source,
@@ -166,7 +165,8 @@ impl<'a> Scan<'a> {
                 columns.pubkey.is_some_and(|pubkey| authors.contains(&pubkey))
             });
         let (created_at, id) = (UnixSeconds(row.place.0), columns.id);
-        holds.then_some(Hit { event: row.seq, created_at, id })
+        let hit = Hit { event: row.seq, created_at, id };
+        (holds && self.wanted.query.is_ahead(&hit)).then_some(hit)
     }
 }
 

@@ -95,14 +95,20 @@ pub async fn feed(store: &PostgresStore) -> Vec<FeedRow> {
 
 pub fn query(filter: &str, rows_max: usize) -> Query {
     let filters = vec![Filter::parse(filter).unwrap()];
-    Query { filters, now: NOW, limit_max: 500, rows_max, bodies_max: 100 }
+    Query { filters, after: None, now: NOW, limit_max: 500, rows_max, bodies_max: 100 }
 }
 
 /// The JSON of all events that a filter finds, newest first.
 pub async fn found(store: &PostgresStore, filter: &str) -> Vec<String> {
     let filters = vec![Filter::parse(filter).unwrap()];
-    let query =
-        Query { filters, now: NOW, limit_max: 10_000, rows_max: 100_000, bodies_max: 10_000 };
+    let query = Query {
+        filters,
+        after: None,
+        now: NOW,
+        limit_max: 10_000,
+        rows_max: 100_000,
+        bodies_max: 10_000,
+    };
     let hits = store.query(query).await.unwrap().hits;
     let bodies = store.bodies(hits.iter().map(|hit| hit.event).collect()).await.unwrap();
     bodies.into_iter().map(|body| body.expect("what was found is there")).collect()

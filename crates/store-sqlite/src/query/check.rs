@@ -2,7 +2,7 @@
 
 use kukuri_core::Seq;
 use kukuri_event::{Event, EventId, Filter, Kind, UnixSeconds, tags_match};
-use kukuri_store::{Hit, StoreError};
+use kukuri_store::{Hit, Query, StoreError};
 use rusqlite::Connection;
 
 use super::plan::Bring;
@@ -23,6 +23,7 @@ pub(super) struct Scene<'a> {
 pub(super) struct Check<'a> {
     pub conn: &'a Connection,
     pub tail: TailAt<'a>,
+    pub query: &'a Query,
     pub filter: &'a Filter,
     pub now: UnixSeconds,
     /// The topics asked for, as numbers; `None` asks for any.
@@ -52,6 +53,8 @@ impl AsRef<Hit> for Found {
 /// What an index row says of its event, as far as the filter asks.
 pub(super) struct Candidate {
     pub created_at: i64,
+    /// Where rows of one second come by their ids, and so in the order of the answer.
+    pub id: Option<EventId>,
     pub seq: i64,
     pub kind: Option<u16>,
     pub author: Option<i64>,
@@ -80,7 +83,8 @@ impl Check<'_> {
                 let alive = cover.expires_at.is_none_or(|end| end > self.now.0);
                 let created_at = UnixSeconds(row.created_at);
                 let hit = Hit { event: Seq(row.seq), created_at, id: cover.event_id };
-                Ok(alive.then_some(Found { hit, body: row.body }))
+                let found = alive && self.query.is_ahead(&hit);
+                Ok(found.then_some(Found { hit, body: row.body }))
             }
             _ => self.event(row.seq),
         }
@@ -99,7 +103,9 @@ impl Check<'_> {
         let created_at = UnixSeconds(row.get(3).or_store()?);
         let (pubkey, kind) = (rows::pubkey(row, 1)?, Kind(row.get(2).or_store()?));
         let links = row.get_ref(5).or_store()?.as_str().map_err(corrupt)?;
+        let hit = Hit { event: Seq(seq), created_at, id };
         let matched = expires_at.is_none_or(|end| end > self.now.0)
+            && self.query.is_ahead(&hit)
             && self.filter.admits(id, pubkey, kind, created_at)
             && self.linked(links)?
             && self.tagged(seq)?;
@@ -107,7 +113,7 @@ impl Check<'_> {
             return Ok(None);
         }
         let body = if with_body { Some(row.get(6).or_store()?) } else { None };
-        Ok(Some(Found { hit: Hit { event: Seq(seq), created_at, id }, body }))
+        Ok(Some(Found { hit, body }))
     }
 
     fn linked(&self, links: &str) -> Result<bool, StoreError> {

@@ -1,5 +1,7 @@
 //! Order, limits, and what goes with an answer.
 
+use std::cmp::Reverse;
+
 use kukuri_core::{Act, Admitted, Seq};
 use kukuri_event::{EventId, Filter};
 
@@ -7,7 +9,7 @@ use super::scene::{
     NOW, PLENTY, PURGE, Scene, alice, article, bob, draft, filter, id, ids, note, signed, topic,
     unlink,
 };
-use crate::{Query, QueryError};
+use crate::{Hit, Order, Query, QueryError};
 
 /// So many notes of one second, by id.
 fn tied(nth: i64, count: usize) -> Vec<Admitted> {
@@ -118,7 +120,7 @@ async fn ask(
     limit_max: usize,
     rows_max: usize,
 ) -> Result<crate::Hits, QueryError> {
-    let query = Query { filters, now: NOW, limit_max, rows_max, bodies_max: PLENTY };
+    let query = Query { filters, after: None, now: NOW, limit_max, rows_max, bodies_max: PLENTY };
     scene.store().query(query).await
 }
 
@@ -179,6 +181,51 @@ pub async fn a_broad_query_is_refused_or_answered(scene: Scene) {
     match ask(&scene, vec![filter(&text)], PLENTY, rows_max).await {
         Ok(hits) => assert_eq!(hits.hits.iter().map(|hit| hit.id).collect::<Vec<_>>(), [id(&rare)]),
         Err(error) => assert_eq!(error, QueryError::TooBroad { rows_max }),
+    }
+}
+
+pub async fn an_answer_goes_on_after_any_place(scene: Scene) {
+    let expected = given_tied(&scene).await;
+    let (author, a) = (alice().pubkey(), topic('a'));
+    let (newest, oldest) = (NOW.saturating_add(100), NOW.saturating_sub(100_000));
+    let ids = serde_json::to_string(&expected.iter().map(EventId::to_hex).collect::<Vec<_>>());
+    for text in [
+        "{}".to_owned(),
+        r#"{"kinds":[1]}"#.to_owned(),
+        format!(r#"{{"ids":{}}}"#, ids.expect("it is JSON")),
+        format!(r#"{{"authors":["{author}"]}}"#),
+        format!(r##"{{"#t":["{a}"]}}"##),
+        format!(r##"{{"#t":["{a}"],"authors":["{author}"],"kinds":[1,7]}}"##),
+    ] {
+        let all = scene.hits_at(NOW, vec![filter(&text)]).await;
+        assert_eq!(all.iter().map(|hit| hit.id).collect::<Vec<_>>(), expected, "{text}");
+        let places = all.iter().map(Hit::order).enumerate().map(|(nth, place)| (nth + 1, place));
+        // Between ids of one second, before all and after all.
+        let between = all.iter().enumerate().map(|(nth, hit)| {
+            let mut id = *hit.id.as_bytes();
+            id[31] ^= 1;
+            let id = EventId::from_bytes(id);
+            (nth + usize::from(id > hit.id), Order(Reverse(hit.created_at), id))
+        });
+        let zero = EventId::from_bytes([0; 32]);
+        let ends =
+            [(0, newest), (all.len(), oldest)].map(|(nth, at)| (nth, Order(Reverse(at), zero)));
+        for (nth, after) in places.chain(between).chain(ends) {
+            for limit_max in [1, 2, 3, PLENTY] {
+                let query = Query {
+                    filters: vec![filter(&text)],
+                    after: Some(after),
+                    now: NOW,
+                    limit_max,
+                    rows_max: PLENTY,
+                    bodies_max: PLENTY,
+                };
+                let found = scene.store().query(query).await.expect("it is answered");
+                let rest = &all[nth..];
+                assert_eq!(found.hits, rest[..limit_max.min(rest.len())], "{text} {after:?}");
+                assert_eq!(found.bodies.len(), found.hits.len());
+            }
+        }
     }
 }
 

@@ -203,7 +203,7 @@ impl Scene {
 
     pub async fn hits_at(&self, now: UnixSeconds, filters: Vec<Filter>) -> Vec<Hit> {
         let (limit_max, rows_max, bodies_max) = (PLENTY, PLENTY, PLENTY);
-        let query = Query { filters, now, limit_max, rows_max, bodies_max };
+        let query = Query { filters, after: None, now, limit_max, rows_max, bodies_max };
         let found = self.store.query(query).await.expect("a query has an answer");
         let events = found.hits.iter().map(|hit| hit.event).collect();
         let bodies = self.store.bodies(events).await.expect("bodies can be read");

@@ -133,6 +133,7 @@ async fn walked(scene: &Scene, text: &str, page_hits: usize) -> Vec<Hit> {
     while let Some(page) = walk.next(scene.store()).await.expect("a walk goes on") {
         assert!(!page.is_empty());
         hits.extend(page);
+        assert!(hits.len() < 1000, "a walk comes to its end");
     }
     assert_eq!(walk.next(scene.store()).await.expect("a walk that has ended"), None);
     hits
@@ -157,5 +158,34 @@ pub async fn a_walk_ends_at_the_limit_of_its_filter(scene: Scene) {
         for page_hits in [1, 2, 3, 100] {
             assert_eq!(walked(&scene, &text, page_hits).await, all[..limit.min(all.len())]);
         }
+    }
+}
+
+/// However many events one second has, each page costs no more than another one does: anybody can write a
+/// time on as many events as they like.
+pub async fn a_walk_goes_on_within_a_second(scene: Scene) {
+    let rows_max = 20;
+    scene.carry("ab").await;
+    let said = |nth: i64, text: &str| draft(1, nth, "ab").content(text.to_owned());
+    let crowd = (0..60).map(|text| said(2, &text.to_string()));
+    let around = [said(1, "older"), said(3, "newer")];
+    let events = crowd.chain(around).map(|draft| Act::Publish(signed(&alice(), &draft)));
+    let _ = scene.batch(events.collect()).await;
+    let (a, b) = (topic('a'), topic('b'));
+    for text in [
+        format!(r##"{{"#t":["{a}"]}}"##),
+        format!(r##"{{"#t":["{a}"],"kinds":[1]}}"##),
+        format!(r##"{{"#t":["{a}","{b}"]}}"##),
+    ] {
+        let at_once = scene.hits_at(NOW, vec![filter(&text)]).await;
+        assert_eq!(at_once.len(), 62);
+        let mut walk = Walk::new(filter(&text), NOW, rows_max).in_pages_of(5);
+        let mut hits = Vec::new();
+        while let Some(page) = walk.next(scene.store()).await.expect("no page costs too much") {
+            assert!(page.len() <= 5);
+            hits.extend(page);
+            assert!(hits.len() < 1000, "a walk comes to its end");
+        }
+        assert_eq!(hits, at_once, "{text}");
     }
 }

@@ -10,8 +10,8 @@ use kukuri_core::{
 use kukuri_event::{EventId, TagLetter, UnixSeconds, Values};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::{
-    Dated, Entry, FeedError, Forgettable, Hits, Model, Place, Query, QueryError, Recent, Scope,
-    Store, StoreError,
+    Dated, Entry, FeedError, Forgettable, Hits, Model, Order, Place, Query, QueryError, Recent,
+    Scope, Store, StoreError,
 };
 
 /// What the store does wrong.
@@ -35,6 +35,10 @@ pub enum Sabotage {
     LimitOffByOne,
     /// The limit counts only what the first filter found.
     OneLimitForAll,
+    /// Whoever goes on after a place gets what is before it again.
+    BeginsAnew,
+    /// Whoever goes on in the middle of a second goes on with the next one.
+    SkipsRestOfSecond,
     /// What has expired is sent until it is swept.
     SendsExpired,
     /// The seq that goes with an answer is older than the answer.
@@ -68,6 +72,8 @@ impl Sabotage {
         Self::ForgetsLongValues,
         Self::LimitOffByOne,
         Self::OneLimitForAll,
+        Self::BeginsAnew,
+        Self::SkipsRestOfSecond,
         Self::SendsExpired,
         Self::AnswersBehindHead,
         Self::SendsHidden,
@@ -115,8 +121,14 @@ impl Sabotaged {
                 _ => {}
             }
         }
-        if self.does(Sabotage::SendsExpired) {
-            query.now = UnixSeconds(0);
+        match self.sabotage {
+            Sabotage::SendsExpired => query.now = UnixSeconds(0),
+            Sabotage::BeginsAnew => query.after = None,
+            Sabotage::SkipsRestOfSecond => {
+                let last = EventId::from_bytes([u8::MAX; 32]);
+                query.after = query.after.map(|Order(second, _)| Order(second, last));
+            }
+            _ => {}
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Random questions about a world.
 
+use std::cmp::Reverse;
+
 use kukuri_event::{EventId, Filter, Kind, TagLetter};
-use kukuri_store::Query;
+use kukuri_store::{Order, Query};
 
 use super::draft::{D_VALUES, second, tag_values};
 use super::{Dice, World};
@@ -12,10 +14,20 @@ pub fn query(world: &World, dice: &mut Dice) -> Query {
     let filters = dice.weigh(&[(1, 70), (2, 15), (3, 10), (0, 5)]);
     Query {
         filters: (0..filters).map(|_| filter(world, dice)).collect(),
+        after: dice.chance(25).then(|| place(world, dice)),
         now: World::NOW.saturating_add(dice.range(-2..15)),
         limit_max: dice.weigh(&[(500, 80), (3, 15), (0, 5)]),
         rows_max: 100_000,
         bodies_max: dice.weigh(&[(500, 60), (2, 20), (0, 20)]),
+    }
+}
+
+/// The place of an event, or one between events.
+fn place(world: &World, dice: &mut Dice) -> Order {
+    let event = dice.pick(&world.events).event();
+    match dice.chance(80) {
+        true => Order(Reverse(event.created_at()), event.id()),
+        false => Order(Reverse(second(dice)), EventId::from_bytes(dice.bytes())),
     }
 }
 
