@@ -135,7 +135,7 @@ fn missing_rows(error: sqlx::Error, parts: &[Part]) -> Fault {
     let numbers = changed.split(',').map(|rows| rows.parse::<usize>().ok());
     let short = parts.iter().filter(|part| part.changed.is_some()).zip(numbers);
     let mut short = short.filter(|(part, changed)| part.changed != *changed);
-    if short.any(|(part, _)| part.sql == super::node::UPDATE_MONTHS) {
+    if short.any(|(part, _)| super::node::counts_months(part.sql)) {
         // The month was given up since partitions were counted.
         return Fault::NoPartition;
     }

@@ -18,10 +18,27 @@ const UPDATE: &str = "UPDATE node_state n
         UNNEST($5::TEXT[]) AS past) AS k
     WHERE n.one";
 
+/// Most batches change nothing but these.
+const COUNT: &str = "UPDATE node_state
+    SET events = ($1::BIGINT[])[1], bytes = ($2::BIGINT[])[1] WHERE one";
+
 pub(super) fn state(bulk: &mut Bulk, changes: &[Change<NodeKey, NodeState>]) {
+    if let [Change { before: Some(before), after: Some(after), .. }] = changes
+        && same_but_usage(before, after)
+    {
+        bulk.change(COUNT, 1)
+            .bind([after.usage.events.cast_signed()].into_iter())
+            .bind([after.usage.bytes.cast_signed()].into_iter());
+        return;
+    }
     let changes = Sorted::new(changes);
     bind(bulk.change(UPDATE, changes.updated.len()), &changes.updated);
     bind(bulk.insert(INSERT, changes.inserted.len()), &changes.inserted);
+}
+
+fn same_but_usage(before: &NodeState, after: &NodeState) -> bool {
+    let NodeState { usage: _, allowance, leases, past } = before;
+    *allowance == after.allowance && *leases == after.leases && *past == after.past
 }
 
 fn bind(columns: Columns<'_>, rows: &[(&NodeKey, &NodeState)]) {
@@ -54,9 +71,16 @@ pub(super) fn feed(bulk: &mut Bulk, decision: &Decision) {
     }
 }
 
-pub(super) const UPDATE_MONTHS: &str = "UPDATE event_months m SET events = m.events + k.more
+const UPDATE_MONTH: &str = "UPDATE event_months
+    SET events = events + ($2::BIGINT[])[1] WHERE month = ($1::TEXT[])[1]";
+const UPDATE_MONTHS: &str = "UPDATE event_months m SET events = m.events + k.more
     FROM (SELECT UNNEST($1::TEXT[]) AS month, UNNEST($2::BIGINT[]) AS more) AS k
     WHERE m.month = k.month";
+
+/// Whether a part is one that changes the counters of months.
+pub(super) fn counts_months(sql: &str) -> bool {
+    sql == UPDATE_MONTH || sql == UPDATE_MONTHS
+}
 
 /// How many events of `keep` 0 come and go in each month.
 #[derive(Default)]
@@ -76,7 +100,9 @@ impl Months {
 
     pub fn write(mut self, bulk: &mut Bulk) {
         self.0.retain(|_, more| *more != 0);
-        bulk.change(UPDATE_MONTHS, self.0.len())
+        // Hardly any batch has events of two months, and a join costs as much as several events.
+        let sql = if self.0.len() == 1 { UPDATE_MONTH } else { UPDATE_MONTHS };
+        bulk.change(sql, self.0.len())
             .bind(self.0.keys().map(String::as_str))
             .bind(self.0.values().copied());
     }
