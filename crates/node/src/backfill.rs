@@ -135,7 +135,8 @@ impl Backfiller {
         let agenda = agenda(&settings);
         let tenure = Tenure::new(Task::Backfill);
         let (missed, named) = (BTreeMap::new(), BTreeMap::new());
-        let (puller, passes) = (Arc::new(puller), Passes::new(settings.head_start));
+        let passes = Passes::new(settings.from.clone(), settings.head_start);
+        let puller = Arc::new(puller);
         Self { puller, settings, tenure, agenda, passes, gaps, missed, named, teller }
     }
 

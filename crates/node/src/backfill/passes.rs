@@ -21,6 +21,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Relays that are asked at once. Each pass holds at most twice as many ids as may be compared at once, and two
 /// groups of bodies.
 pub const RELAYS_AT_ONCE_MAX: usize = 4;
+/// Those of them that the operator has not chosen: however many are named and however slow they are, the others
+/// have their turn.
+pub const NAMED_AT_ONCE_MAX: usize = 2;
 
 /// One relay that is asked about one topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +43,8 @@ pub(super) struct Passed {
 pub(super) struct Passes {
     running: JoinSet<Passed>,
     calls: BTreeMap<Call, Begun>,
+    /// Relays that the operator has chosen.
+    chosen: Vec<String>,
     /// How long a topic is asked of one relay before another one is asked as well: what both have is then
     /// fetched once, unless the first one is slow.
     head_start: Duration,
@@ -51,8 +56,8 @@ struct Begun {
 }
 
 impl Passes {
-    pub fn new(head_start: Duration) -> Self {
-        Self { running: JoinSet::new(), calls: BTreeMap::new(), head_start }
+    pub fn new(chosen: Vec<String>, head_start: Duration) -> Self {
+        Self { running: JoinSet::new(), calls: BTreeMap::new(), chosen, head_start }
     }
 
     pub fn may_begin(&self, call: &Call) -> bool {
@@ -60,7 +65,11 @@ impl Passes {
             let is_ahead = other.topic == call.topic && begun.at.elapsed() < self.head_start;
             other.from == call.from || is_ahead
         };
-        self.calls.len() < RELAYS_AT_ONCE_MAX && !self.calls.iter().any(in_the_way)
+        let is_named = |call: &Call| !self.chosen.contains(&call.from);
+        let named = self.calls.keys().filter(|call| is_named(call)).count();
+        self.calls.len() < RELAYS_AT_ONCE_MAX
+            && (named < NAMED_AT_ONCE_MAX || !is_named(call))
+            && !self.calls.iter().any(in_the_way)
     }
 
     pub fn begin(&mut self, puller: &Arc<Puller>, topic: NodeTopic, call: Call, why: Why) {

@@ -73,6 +73,26 @@ async fn a_slow_relay_holds_up_nobody_else() {
     assert!(running.await.is_err());
 }
 
+/// However many relays are named and however slow they are, one that the operator has chosen has its turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn named_relays_leave_room_for_chosen_ones() {
+    let topic = topic('a');
+    let one = Node::start(from_ref(&topic)).await;
+    one.publish([note(&topic, 1)]).await;
+    let two = Node::at(moving(), Arc::new(Model::default()), from_ref(&topic), limits()).await;
+    let (named, asked) = silent(RELAYS_AT_ONCE_MAX).await;
+    let backfiller = patient(&two, vec![last(&one)], Duration::from_millis(1));
+    let (gaps, mut state) = (backfiller.gaps(), backfiller.state());
+    for url in named {
+        gaps.tell(Gap { topic: topic.clone(), why: Why::Partition, from: Some(url) });
+    }
+    let running = tokio::spawn(backfiller.run());
+    timeout(WAIT_MAX, state.wait_for(|state| state.accepted == 1)).await.unwrap().unwrap();
+    until("some slow ones are asked", || asked.load(Ordering::Relaxed) == 2).await;
+    running.abort();
+    assert!(running.await.is_err());
+}
+
 /// Two relays that have the same are not both fetched from, unless the first one takes long.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_two_relays_have_is_fetched_once() {

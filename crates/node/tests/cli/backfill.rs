@@ -129,7 +129,7 @@ pub fn a_node_backfills_through_kills(site: &Site) {
     let first = notes(100..700);
     import(one, &first);
     let running = Running::spawn(&mut patient(one));
-    let slow = [("KUKURI_BACKFILL_PER_SECOND", "100")];
+    let slow = [("KUKURI_BACKFILL_PER_SECOND", "30")];
     let mut begun = 0.0;
     // Who is killed leaves a lease behind: by their clocks, each starts when the last one's has run out.
     let started = system_time().0;
@@ -142,6 +142,8 @@ pub fn a_node_backfills_through_kills(site: &Site) {
             (events > begun).then_some(events)
         };
         begun = wait_for("some of it", LIMIT, more).unwrap();
+        let told = || follower.node.stderr().contains("backfill goes on").then_some(());
+        wait_for("how far it is", LIMIT, told).unwrap();
         follower.node.kill9().unwrap();
         assert!(exported(&two).len() < first.len(), "it was killed in the middle of it");
     }
