@@ -2,7 +2,9 @@
 //! is taken in is decided in the lane, like that of any other.
 
 mod agenda;
+mod covered;
 mod window;
 
 pub use agenda::{Agenda, Pauses, Why};
-pub use window::{Reach, Window, windows};
+pub use covered::Covered;
+pub use window::{Part, Reach, Window, windows};

@@ -1,19 +1,23 @@
 //! Backfill of a running node: what other nodes have of our topics and we have missed is fetched from them.
-//! One instance does it for all, under a lease in the store. Nothing is kept of how far it is: what has come
-//! is in the store, and a reconciliation that begins anew finds what is still missing for a few hundred
+//! One instance does it for all, under a lease in the store. Nothing of how far it is survives the process: what
+//! has come is in the store, and a reconciliation that begins anew finds what is still missing for a few hundred
 //! bytes.
 
+mod errand;
+mod fault;
 mod intake;
 mod known;
+mod memory;
+mod passes;
 mod pulled;
 mod puller;
 mod taking;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::ProgressBar;
 use kukuri_core::backfill::{Agenda, Pauses, Why};
 use kukuri_core::ladder::Step;
 use kukuri_core::{Backfill, Holder, NodeTopic, Task, TopicId};
@@ -21,23 +25,26 @@ use kukuri_lane::Lane;
 use kukuri_store::node_state;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
 
 use crate::tenure::{Tenure, release};
-pub use known::{Bounds, Refused};
+pub use fault::{Blame, Fault};
+pub use known::Bounds;
+pub use memory::Memory;
+pub use passes::RELAYS_AT_ONCE_MAX;
+use passes::{Call, Passed, Passes};
 pub use pulled::{Ended, Pulled};
 pub use puller::{Allowed, Puller, Watch};
 
-/// How often it is looked whether something is due.
+/// How often it is looked whether something is due. A relay is called no more often than that.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the lease is renewed and the progress told while something is fetched.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// After a failure, and however often somebody asks.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
 const LEAST_PAUSE: Duration = Duration::from_secs(2);
-/// How long one relay is asked about one topic at a time: the others wait meanwhile. What is left is found by
-/// the next reconciliation.
+/// How long one relay is asked about one topic at a time: its other topics wait meanwhile. The next
+/// reconciliation goes on with what is left.
 pub const PASS_TIME_MAX: Duration = Duration::from_secs(10 * 60);
+/// How long a topic is asked of one relay before another one is asked as well.
+pub const HEAD_START: Duration = Duration::from_secs(10);
 /// Gaps that may wait to be heard of; more are left to the schedule.
 const GAPS_WAITING_MAX: usize = 256;
 /// Topics of which gaps are kept in mind.
@@ -53,6 +60,7 @@ pub struct BackfillSettings {
     /// Relays that are asked, by their addresses.
     pub from: Vec<String>,
     pub interval: Duration,
+    pub head_start: Duration,
     pub allowed: Allowed,
 }
 
@@ -104,12 +112,13 @@ pub struct Backfilled {
     pub stopped: bool,
 }
 
-/// Does backfill, topic by topic.
+/// Does backfill, relay by relay and topic by topic.
 pub struct Backfiller {
-    puller: Puller,
+    puller: Arc<Puller>,
     settings: BackfillSettings,
     tenure: Tenure,
-    agenda: Agenda,
+    agenda: Agenda<Call>,
+    passes: Passes,
     gaps: mpsc::Receiver<Gap>,
     /// Topics of which a gap was told that is not on the agenda yet. Whoever stands by keeps them until it is
     /// its turn: nobody else has heard of them.
@@ -126,7 +135,9 @@ impl Backfiller {
         let agenda = agenda(&settings);
         let tenure = Tenure::new(Task::Backfill);
         let (missed, named) = (BTreeMap::new(), BTreeMap::new());
-        Self { puller, settings, tenure, agenda, gaps, missed, named, teller }
+        let passes = Passes::new(settings.from.clone(), settings.head_start);
+        let puller = Arc::new(puller);
+        Self { puller, settings, tenure, agenda, passes, gaps, missed, named, teller }
     }
 
     /// Where to tell of gaps.
@@ -153,14 +164,14 @@ impl Backfiller {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = looks.tick() => {}
+                _ = looks.tick() => {
+                    if let Err(error) = self.round().await {
+                        let error = format!("{error:#}");
+                        tracing::warn!(error, "backfill waits for its next round");
+                    }
+                }
                 Some(gap) = self.gaps.recv() => self.note(gap),
-            }
-            while let Ok(gap) = self.gaps.try_recv() {
-                self.note(gap);
-            }
-            if let Err(error) = self.round().await {
-                tracing::warn!(error = format!("{error:#}"), "backfill waits for its next round");
+                Some(passed) = self.passes.ended() => self.settle(passed),
             }
         }
     }
@@ -179,14 +190,18 @@ impl Backfiller {
         }
     }
 
-    /// Asks for the topic that is due, if one is, unless another instance does.
+    /// Asks what is due of relays that are not being asked, unless another instance does.
     async fn round(&mut self) -> anyhow::Result<()> {
         if self.settings.from.is_empty() && self.named.is_empty() {
             // Nobody is there to be asked.
             self.missed.clear();
             return Ok(());
         }
-        let held = self.tenure.hold(&self.puller.lane, &self.puller.clock).await?.is_some();
+        let held = self.tenure.hold(&self.puller.lane, &self.puller.clock).await;
+        if !matches!(held, Ok(Some(_))) {
+            self.passes.stop();
+        }
+        let held = held?.is_some();
         let topics = self.topics().await?;
         self.named.retain(|topic, _| topics.contains_key(topic));
         self.missed.retain(|topic, _| topics.contains_key(topic));
@@ -200,20 +215,34 @@ impl Backfiller {
             // Whatever another instance has done by then, everything is looked at anew.
             self.agenda = agenda(&self.settings);
         }
-        if !may {
-            return Ok(());
-        }
-        let now = (self.puller.clock)();
-        self.agenda.follow(&topics.keys().cloned().collect(), now);
-        for (topic, why) in std::mem::take(&mut self.missed) {
-            self.agenda.ask(&topic, why, now);
-        }
-        if let Some((topic, why)) = self.agenda.next(now)
-            && let Some(topic) = topics.get(&topic)
-        {
-            self.fill(topic, why).await;
+        if may {
+            self.begin(&topics);
         }
         Ok(())
+    }
+
+    fn begin(&mut self, topics: &BTreeMap<TopicId, NodeTopic>) {
+        let now = (self.puller.clock)();
+        let calls: BTreeSet<Call> = topics.keys().flat_map(|topic| self.calls(topic)).collect();
+        self.agenda.follow(&calls, now);
+        for (topic, why) in std::mem::take(&mut self.missed) {
+            for call in self.calls(&topic) {
+                self.agenda.ask(&call, why, now);
+            }
+        }
+        while let Some((call, why)) = self.agenda.next(now, |call| self.passes.may_begin(call))
+            && let Some(topic) = topics.get(&call.topic)
+        {
+            self.agenda.begin(&call);
+            self.passes.begin(&self.puller, topic.clone(), call, why);
+        }
+    }
+
+    /// Who is asked about a topic.
+    fn calls(&self, topic: &TopicId) -> BTreeSet<Call> {
+        let named = self.named.get(topic).into_iter().flat_map(BTreeMap::keys);
+        let from = self.settings.from.iter().chain(named).cloned();
+        from.map(|from| Call { topic: topic.clone(), from }).collect()
     }
 
     /// The topics that are carried and may be asked for.
@@ -230,86 +259,69 @@ impl Backfiller {
         Ok(node.context("cannot read what the node allows")?.allowance.step >= Step::StopBackfill)
     }
 
-    /// Asks every relay for a topic.
-    async fn fill(&mut self, topic: &NodeTopic, why: Why) {
-        let id = &topic.topic_id;
-        let named = self.named.get(id).into_iter().flat_map(BTreeMap::keys);
-        let from: BTreeSet<String> = self.settings.from.iter().chain(named).cloned().collect();
-        let mut worst = Ended::Done;
-        let mut failed = false;
-        for url in &from {
-            let mut pulled = Pulled::default();
-            let done = self.pass(topic, url, &mut pulled).await;
-            self.teller.state.send_modify(|state| state.add(&pulled, done.is_err()));
-            self.settle(id, url, done.is_ok().then_some(pulled.ended));
-            match done {
-                Ok(()) => tell(topic, url, why, &pulled),
-                Err(error) => {
-                    failed = true;
-                    let error = format!("{error:#}");
-                    tracing::warn!(topic = %id, from = url, %error, "backfill failed after {pulled}");
-                }
-            }
-            if pulled.ended != Ended::Done {
-                worst = pulled.ended;
+    /// Tells what became of a reconciliation, and when the relay is asked again.
+    fn settle(&mut self, passed: Passed) {
+        let Passed { call, why, pulled, done } = passed;
+        self.teller.state.send_modify(|state| state.add(&pulled, done.is_err()));
+        match &done {
+            Ok(()) => tell(&call, why, &pulled),
+            Err(fault) => {
+                let (topic, from, fault) = (&call.topic, &call.from, format!("{fault:#}"));
+                tracing::warn!(%topic, from, error = fault, "backfill failed after {pulled}");
             }
         }
+        let heard = Heard::of(&done, pulled.ended);
         let now = (self.puller.clock)();
-        match worst {
-            _ if failed => self.agenda.failed(id, now),
-            // It goes on where it was when it may again.
-            Ended::Stopped | Ended::Interrupted => {}
-            Ended::OverBudget => {
-                self.agenda.done(id, now);
-                self.agenda.ask(id, Why::Retried, now);
+        match heard {
+            Heard::All => self.agenda.done(&call, now),
+            Heard::Some => {
+                self.agenda.done(&call, now);
+                self.agenda.ask(&call, Why::Retried, now);
             }
-            Ended::Done | Ended::NotAllowed => self.agenda.done(id, now),
+            Heard::Interrupted => self.agenda.leave(&call),
+            Heard::Failed(_) => self.agenda.failed(&call, now),
         }
+        self.count_tries(&call, heard);
     }
 
     /// Keeps a relay that was named in mind until it has told all that it has, or has failed too often.
-    fn settle(&mut self, topic: &TopicId, url: &str, ended: Option<Ended>) {
+    fn count_tries(&mut self, Call { topic, from }: &Call, heard: Heard) {
         let Some(named) = self.named.get_mut(topic) else { return };
-        let Some(tries_left) = named.get_mut(url) else { return };
-        match ended {
-            Some(Ended::Stopped | Ended::Interrupted | Ended::OverBudget) => {}
-            Some(Ended::Done | Ended::NotAllowed) => *tries_left = 0,
-            None => *tries_left -= 1,
+        let Some(tries_left) = named.get_mut(from) else { return };
+        match heard {
+            Heard::Some | Heard::Interrupted | Heard::Failed(Blame::Here) => {}
+            Heard::All => *tries_left = 0,
+            Heard::Failed(Blame::Relay) => *tries_left -= 1,
         }
         if *tries_left == 0 {
-            named.remove(url);
+            named.remove(from);
         }
         if named.is_empty() {
             self.named.remove(topic);
         }
     }
+}
 
-    /// One reconciliation, for as long as it takes and the lease is ours.
-    async fn pass(
-        &mut self,
-        topic: &NodeTopic,
-        url: &str,
-        pulled: &mut Pulled,
-    ) -> anyhow::Result<()> {
-        let Self { puller, tenure, .. } = self;
-        let watch = Watch { bar: ProgressBar::hidden(), stop: CancellationToken::new() };
-        watch.bar.set_length(0);
-        let pull = puller.pull(topic, url, &watch, pulled);
-        tokio::pin!(pull);
-        let mut ticks = interval(PROGRESS_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks.reset();
-        loop {
-            tokio::select! {
-                done = &mut pull => return done,
-                _ = ticks.tick() => {
-                    let (at, of) = (watch.bar.position(), watch.bar.length().unwrap_or(0));
-                    tracing::info!(topic = %topic.topic_id, from = url, at, of, "backfill goes on");
-                    if !matches!(tenure.hold(&puller.lane, &puller.clock).await, Ok(Some(_))) {
-                        watch.stop.cancel();
-                    }
-                }
-            }
+/// How much a relay has told of what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// As much as can be compared here.
+    All,
+    /// There is more, and it can be asked for.
+    Some,
+    /// It goes on where it was when it may again.
+    Interrupted,
+    Failed(Blame),
+}
+
+impl Heard {
+    fn of(done: &Result<(), Fault>, ended: Ended) -> Self {
+        match (done, ended) {
+            (Err(Fault::CrowdedHere(_)), _) => Self::All,
+            (Err(fault), _) => Self::Failed(fault.blame()),
+            (Ok(()), Ended::Done | Ended::NotAllowed) => Self::All,
+            (Ok(()), Ended::OverBudget) => Self::Some,
+            (Ok(()), Ended::Stopped | Ended::Interrupted) => Self::Interrupted,
         }
     }
 }
@@ -325,17 +337,17 @@ impl Backfilled {
     }
 }
 
-fn agenda(settings: &BackfillSettings) -> Agenda {
+fn agenda(settings: &BackfillSettings) -> Agenda<Call> {
     let interval = settings.interval;
     Agenda::new(Pauses { interval, retry: RETRY_PAUSE.min(interval), least: LEAST_PAUSE })
 }
 
 /// What brought nothing is not worth a line.
-fn tell(topic: &NodeTopic, url: &str, why: Why, pulled: &Pulled) {
-    let (topic, why) = (&topic.topic_id, why.as_str());
+fn tell(Call { topic, from }: &Call, why: Why, pulled: &Pulled) {
+    let why = why.as_str();
     if pulled.fetched > 0 || pulled.ended != Ended::Done {
-        tracing::info!(%topic, from = url, why, ended = ?pulled.ended, "backfill: {pulled}");
+        tracing::info!(%topic, from, why, ended = ?pulled.ended, "backfill: {pulled}");
     } else {
-        tracing::debug!(%topic, from = url, why, "backfill: {pulled}");
+        tracing::debug!(%topic, from, why, "backfill: {pulled}");
     }
 }

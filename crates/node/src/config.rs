@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use layers::{ConfigError, Layers};
 pub use settings::example;
 
-use crate::backfill::{Allowed, BackfillSettings, PASS_TIME_MAX};
+use crate::backfill::{Allowed, BackfillSettings, HEAD_START, PASS_TIME_MAX};
 use crate::cli::{AuthChoice, TopiclessChoice};
 use crate::open::mask_password;
 use crate::upkeep::UpkeepSettings;
@@ -232,6 +232,7 @@ impl BackfillSection {
         BackfillSettings {
             from: self.from.clone(),
             interval: Duration::from_secs(self.interval_seconds),
+            head_start: HEAD_START,
             allowed: Allowed { window_days, per_second, events_max, time_max: PASS_TIME_MAX },
         }
     }

@@ -167,7 +167,7 @@ fn backfiller(opened: &Opened, lane: &Arc<Lane>, config: &Config) -> Backfiller 
         question_ids_max: FETCH_IDS_MAX,
         waits: PeerConfig::STANDARD,
         allowed: settings.allowed,
-        refused: Arc::default(),
+        memory: Arc::default(),
     };
     Backfiller::new(puller, settings)
 }

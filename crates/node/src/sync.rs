@@ -43,7 +43,7 @@ pub async fn run(common: &Common, config: &Config, args: SyncArgs) -> anyhow::Re
             events_max: u64::MAX,
             time_max: Duration::MAX,
         },
-        refused: Arc::default(),
+        memory: Arc::default(),
     };
     let watch = Watch { bar: progress::count(0), stop: Default::default() };
     let work = sync_all(&puller, &topics, &args.from, &watch);

@@ -9,15 +9,21 @@ mod bounds;
 mod convergence;
 #[path = "backfill/crowded.rs"]
 mod crowded;
+#[path = "backfill/cut_off.rs"]
+mod cut_off;
 #[path = "backfill/gaps.rs"]
 mod gaps;
 #[path = "backfill/hostile.rs"]
 mod hostile;
 #[path = "backfill/memory.rs"]
 mod memory;
+#[path = "backfill/progress.rs"]
+mod progress;
 #[path = "backfill/rig.rs"]
 mod rig;
 #[path = "backfill/stalling.rs"]
 mod stalling;
 #[path = "backfill/strange.rs"]
 mod strange;
+#[path = "backfill/turns.rs"]
+mod turns;

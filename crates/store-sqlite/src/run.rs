@@ -49,9 +49,9 @@ fn write_topics(
     visible: impl Fn(&i64) -> bool,
 ) -> Result<(), StoreError> {
     let mut insert = conn.prepare_cached(crate::indexes::INSERT_TOPIC).or_store()?;
-    for (topic_no, (created_at, seq)) in &events.topics {
+    for (topic_no, (created_at, id, seq)) in &events.topics {
         if visible(seq) {
-            let TailEvent { id, kind, author, expires_at, .. } = &events.by_seq[seq];
+            let TailEvent { kind, author, expires_at, .. } = &events.by_seq[seq];
             let id = &id.as_bytes()[..];
             one(&mut insert, params![topic_no, created_at.0, id, seq, kind, author, expires_at])?;
         }
@@ -64,9 +64,9 @@ fn write_hidden(
     events: &TailEvents,
     visible: impl Fn(&i64) -> bool,
 ) -> Result<(), StoreError> {
-    let hidden = events.topics.iter().filter(|(_, (_, seq))| !visible(seq));
+    let hidden = events.topics.iter().filter(|(_, (.., seq))| !visible(seq));
     let mut rows: Vec<_> = hidden
-        .map(|(topic_no, (created_at, seq))| (*topic_no, created_at.0, events.by_seq[seq].id, *seq))
+        .map(|(topic_no, (created_at, id, seq))| (*topic_no, created_at.0, *id, *seq))
         .collect();
     rows.sort_unstable();
     crate::indexes::insert_hidden(conn, &rows)

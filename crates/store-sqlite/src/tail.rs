@@ -20,6 +20,9 @@ use crate::rows;
 
 /// A place in an index of the tail: newest first, then by number.
 pub(crate) type Newest = (Reverse<i64>, i64);
+/// A place in the order of answers: newest first, then by id. Nothing has to be sorted to go on in the middle of
+/// a second, however many events it has.
+pub(crate) type InOrder = (Reverse<i64>, EventId, i64);
 
 /// The tail of this process, shared by its threads.
 pub(crate) struct Tail {
@@ -40,7 +43,7 @@ pub(crate) struct TailEvents {
     pub by_seq: BTreeMap<i64, TailEvent>,
     pub ids: HashMap<EventId, i64>,
     /// By topic number, by tag and by author, in the order of the tables.
-    pub topics: BTreeSet<(i64, Newest)>,
+    pub topics: BTreeSet<(i64, InOrder)>,
     pub tags: BTreeSet<(i64, Newest)>,
     pub authors: BTreeSet<(i64, Newest)>,
 }
@@ -190,7 +193,7 @@ impl TailEvents {
         let mut links = Vec::with_capacity(record.links.len());
         for link in &record.links {
             let topic_no = numbers.assign(conn, &link.topic)?;
-            self.topics.insert((topic_no, place));
+            self.topics.insert((topic_no, (place.0, event.id(), place.1)));
             links.push((topic_no, link.seq.0));
         }
         for (letter, value) in record.indexed_tags() {
@@ -225,14 +228,15 @@ impl TailAt<'_> {
         self.segment.events().ids.get(id).copied().filter(|seq| *seq <= self.head.0)
     }
 
-    /// `created_at` and numbers of the events of a topic, the least first.
-    pub(crate) fn oldest_in(&self, topic_no: i64) -> Vec<(i64, i64)> {
+    /// Numbers of the events of a topic, the last ones of an answer first.
+    pub(crate) fn oldest_in(&self, topic_no: i64) -> Vec<i64> {
         let events = self.segment.events();
-        let from = (topic_no, (Reverse(i64::MAX), i64::MIN));
-        let to = (topic_no, (Reverse(i64::MIN), i64::MAX));
-        let places = events.topics.range(from..=to).rev();
-        let places = places.map(|(_, (created_at, seq))| (created_at.0, *seq));
-        places.filter(|(_, seq)| *seq <= self.head.0).collect()
+        let (least, greatest) =
+            (EventId::from_bytes([u8::MIN; 32]), EventId::from_bytes([u8::MAX; 32]));
+        let from = (topic_no, (Reverse(i64::MAX), least, i64::MIN));
+        let to = (topic_no, (Reverse(i64::MIN), greatest, i64::MAX));
+        let seqs = events.topics.range(from..=to).rev().map(|(_, (.., seq))| *seq);
+        seqs.filter(|seq| *seq <= self.head.0).collect()
     }
 
     /// What is collected from each event of the tail.

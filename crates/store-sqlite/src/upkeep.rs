@@ -127,16 +127,14 @@ pub(crate) fn oldest(desk: &mut Desk, of: &Scope, max: usize) -> Result<Vec<Even
     }
     let tail = TailAt { segment: &segment, head: bounds.head };
     let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
-    let (mut others, mut last) = (0, i64::MIN);
-    for (created_at, seq) in tail.oldest_in(topic_no) {
-        // Ties are in the order of their numbers here: all of them are looked at.
-        if others >= max && created_at != last {
+    let mut others = 0;
+    for seq in tail.oldest_in(topic_no) {
+        if others >= max {
             break;
         }
         let one = take(&conn, &sql, [seq], 1, |_| true)?;
         others += one.iter().filter(|candidate| candidate.shelf != Shelf::Current).count();
         found.extend(one);
-        last = created_at;
     }
     found.sort_unstable_by_key(|candidate| {
         let current = candidate.shelf == Shelf::Current;

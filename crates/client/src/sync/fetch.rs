@@ -16,7 +16,7 @@ use crate::{Prefix, Reason};
 pub const FETCH_IDS_MAX: usize = 450;
 /// Questions that are open at once: one is answered while the next is on its way.
 const QUESTIONS_MAX: usize = 3;
-/// The pause after which a relay that wants it slower is asked again, and how often it is.
+/// The pause after which a relay that wants it slower is asked again, and how often it is in a row.
 const SLOWER_PAUSE: Duration = Duration::from_millis(500);
 const SLOWER_TRIES_MAX: usize = 120;
 
@@ -54,6 +54,7 @@ struct Fetching<'a> {
     fetch: Fetch<'a>,
     waiting: VecDeque<Vec<EventId>>,
     open: BTreeMap<QuestionId, Asked>,
+    /// How often it wanted it slower since it has last answered a question: as long as it goes on, it goes on.
     slower: usize,
 }
 
@@ -112,6 +113,7 @@ impl Fetching<'_> {
             Some(RelayMessage::Eose { question, .. }) => {
                 let Some(asked) = self.open.remove(&question) else { return Ok(Heard::Other) };
                 peer.say(message::close(question))?;
+                self.slower = 0;
                 let brought_some = asked.missing.len() < asked.ids;
                 if brought_some && !asked.missing.is_empty() {
                     // A relay that answers with fewer events than were asked for may have the rest.

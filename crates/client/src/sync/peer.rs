@@ -70,16 +70,17 @@ impl Peer {
         self.traffic
     }
 
-    /// Finds out how what the relay has differs from what we have.
+    /// Finds out how what the relay has differs from what we have. What is known by the time it breaks is in
+    /// `differences` all the same.
     pub async fn reconcile(
         &mut self,
         filter: &Filter,
         own: Vec<Dated>,
-    ) -> Result<Differences, SyncError> {
+        differences: &mut Differences,
+    ) -> Result<(), SyncError> {
         let mut reconciler = aside(move || Reconciler::new(own)).await??;
         let question = self.next_question();
         self.say(message::neg_open(question, filter, reconciler.first()))?;
-        let mut differences = Differences::default();
         let ended = loop {
             let answer = match self.answer(question).await {
                 Ok(answer) => answer,
@@ -98,7 +99,7 @@ impl Peer {
                     differences.need.extend(step.need);
                     match step.next {
                         Some(next) => self.say(message::neg_msg(question, &next))?,
-                        None => break Ok(differences),
+                        None => break Ok(()),
                     }
                 }
             }

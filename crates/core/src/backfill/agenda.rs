@@ -1,12 +1,12 @@
-//! When each topic is next asked for.
+//! When each question is next asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::UnixMillis;
 use crate::feed::coded;
-use crate::{TopicId, UnixMillis};
 
 coded!(
     /// Why a topic's history is asked for.
@@ -26,7 +26,7 @@ coded!(
     }
 );
 
-/// How long it takes until a topic is asked for again.
+/// How long it takes until the same is asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pauses {
     /// After all went well.
@@ -37,11 +37,12 @@ pub struct Pauses {
     pub least: Duration,
 }
 
-/// The topics that are asked for, and when each is next.
+/// What is asked, such as a relay about a topic, and when each is next. Each has a time of its own: what one
+/// relay does is no reason to ask another one more or less often.
 #[derive(Clone, Debug)]
-pub struct Agenda {
+pub struct Agenda<K> {
     pauses: Pauses,
-    topics: BTreeMap<TopicId, Entry>,
+    entries: BTreeMap<K, Entry>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,16 @@ struct Entry {
     why: Why,
     ended_at: Option<UnixMillis>,
     failures: u32,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    /// It is being asked. What became known to be missing since may not be in the answer.
+    Begun {
+        missed: Option<Why>,
+    },
 }
 
 impl Entry {
@@ -59,25 +70,30 @@ impl Entry {
     }
 }
 
-impl Agenda {
+impl<K: Ord + Clone> Agenda<K> {
     pub fn new(pauses: Pauses) -> Self {
-        Self { pauses, topics: BTreeMap::new() }
+        Self { pauses, entries: BTreeMap::new() }
     }
 
-    /// These are the topics now: new ones are due at once, and others are forgotten.
-    pub fn follow(&mut self, topics: &BTreeSet<TopicId>, now: UnixMillis) {
-        self.topics.retain(|topic, _| topics.contains(topic));
-        for topic in topics {
-            let entry = Entry { due_at: now, why: Why::Joined, ended_at: None, failures: 0 };
-            self.topics.entry(topic.clone()).or_insert(entry);
+    /// These are all there are now: new ones are due at once, and others are forgotten.
+    pub fn follow(&mut self, keys: &BTreeSet<K>, now: UnixMillis) {
+        self.entries.retain(|key, _| keys.contains(key));
+        for key in keys {
+            let (why, stage) = (Why::Joined, Stage::Waiting);
+            let entry = Entry { due_at: now, why, ended_at: None, failures: 0, stage };
+            self.entries.entry(key.clone()).or_insert(entry);
         }
     }
 
-    /// Somebody has missed something of a topic: it is asked for before those of which nothing is known. One
-    /// that is not followed is none of ours.
-    pub fn ask(&mut self, topic: &TopicId, why: Why, now: UnixMillis) {
+    /// Something is known to be missing: it is asked for before that of which nothing is known. What is not
+    /// followed is none of ours.
+    pub fn ask(&mut self, key: &K, why: Why, now: UnixMillis) {
         let least = self.pauses.least;
-        if let Some(entry) = self.topics.get_mut(topic) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            if let Stage::Begun { missed } = &mut entry.stage {
+                *missed = Some(why);
+                return;
+            }
             let due_at = entry.ended_at.map_or(now, |at| now.max(at.saturating_add(least)));
             let told = Entry { due_at, why, ..*entry };
             if told.turn() < entry.turn() {
@@ -86,11 +102,12 @@ impl Agenda {
         }
     }
 
-    /// The topic that has been due for longest, if one is.
-    pub fn next(&self, now: UnixMillis) -> Option<(TopicId, Why)> {
-        let due = self.topics.iter().filter(|(_, entry)| self.is_due(entry, now));
-        let (topic, entry) = due.min_by_key(|(_, entry)| entry.turn())?;
-        Some((topic.clone(), entry.why))
+    /// What has been due for longest, if anything is, of that which may be asked now and is not being asked.
+    pub fn next(&self, now: UnixMillis, may: impl Fn(&K) -> bool) -> Option<(K, Why)> {
+        let waiting = self.entries.iter().filter(|(_, entry)| entry.stage == Stage::Waiting);
+        let due = waiting.filter(|(key, entry)| self.is_due(entry, now) && may(key));
+        let (key, entry) = due.min_by_key(|(_, entry)| entry.turn())?;
+        Some((key.clone(), entry.why))
     }
 
     /// A time that lies further ahead than any pause was named by a clock that has been set back.
@@ -99,25 +116,50 @@ impl Agenda {
         entry.due_at <= now || now.until(entry.due_at) > longest
     }
 
-    pub fn done(&mut self, topic: &TopicId, now: UnixMillis) {
-        let (due_at, why) = (now.saturating_add(self.pauses.interval), Why::Scheduled);
-        let entry = Entry { due_at, why, ended_at: Some(now), failures: 0 };
-        self.replace(topic, entry);
+    /// It is being asked, until it is said what became of it.
+    pub fn begin(&mut self, key: &K) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.stage = Stage::Begun { missed: None };
+        }
     }
 
-    pub fn failed(&mut self, topic: &TopicId, now: UnixMillis) {
+    /// It was given up for no reason of its own, and is as due as it was.
+    pub fn leave(&mut self, key: &K) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.stage = Stage::Waiting;
+        }
+    }
+
+    pub fn done(&mut self, key: &K, now: UnixMillis) {
+        let (due_at, why) = (now.saturating_add(self.pauses.interval), Why::Scheduled);
+        self.end(key, Ending { due_at, why, failures: 0 }, now);
+    }
+
+    pub fn failed(&mut self, key: &K, now: UnixMillis) {
         let Pauses { interval, retry, .. } = self.pauses;
-        let failures = self.topics.get(topic).map_or(0, |entry| entry.failures);
+        let failures = self.entries.get(key).map_or(0, |entry| entry.failures);
         let pause = retry.saturating_mul(2_u32.saturating_pow(failures)).min(interval);
         let (due_at, why) = (now.saturating_add(pause), Why::Retried);
         let failures = failures.saturating_add(1);
-        self.replace(topic, Entry { due_at, why, ended_at: Some(now), failures });
+        self.end(key, Ending { due_at, why, failures }, now);
     }
 
-    /// What became of a topic that has left meanwhile does not bring it back.
-    fn replace(&mut self, topic: &TopicId, entry: Entry) {
-        if let Some(known) = self.topics.get_mut(topic) {
-            *known = entry;
+    /// What became of something that has left meanwhile does not bring it back.
+    fn end(&mut self, key: &K, ending: Ending, now: UnixMillis) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Ending { due_at, why, failures } = ending;
+        let (ended_at, stage) = (Some(now), Stage::Waiting);
+        let ended = Entry { due_at, why, ended_at, failures, stage };
+        let before = std::mem::replace(entry, ended);
+        if let Stage::Begun { missed: Some(why) } = before.stage {
+            self.ask(key, why, now);
         }
     }
+}
+
+/// What is next of something that has ended.
+struct Ending {
+    due_at: UnixMillis,
+    why: Why,
+    failures: u32,
 }

@@ -29,10 +29,22 @@ const VERSION_KINDS: [(u16, u16); 20] = [
     (39_089, 39_089),
 ];
 
-/// A part of a topic's history, both ends included.
+/// The parts of a topic's history, in the order in which they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// All that the topic would keep.
+    Recent,
+    /// Deletions that are older, and still kept.
+    Deletions,
+    /// Versions that are older.
+    Versions,
+}
+
+/// A time of a part of a topic's history, both ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     pub topic: TopicId,
+    pub part: Part,
     /// `None` asks for all.
     pub kinds: Option<Vec<Kind>>,
     pub since: UnixSeconds,
@@ -49,6 +61,10 @@ impl Window {
         };
         filter.tags.insert(TagLetter::TOPIC, Values::from([self.topic.to_string()]));
         filter
+    }
+
+    pub(super) fn has_time(&self) -> bool {
+        self.since <= self.until
     }
 
     /// Its two halves, the newer one first; `None` if it is a second long.
@@ -98,15 +114,16 @@ pub fn windows(topic: &TopicId, policy: &IngestPolicy, reach: Reach<'_>) -> Vec<
     let own = now.days_before(days_max).seconds().saturating_add(1);
     let (since, deletions_since) = (from(cutoffs.regular).max(own), from(cutoffs.deletion));
     let (until, before) = (limits.newest(now.seconds()), since.saturating_sub(1));
-    let window = |kinds, since, until| Window { topic: topic.clone(), kinds, since, until };
+    let window =
+        |part, kinds, since, until| Window { topic: topic.clone(), part, kinds, since, until };
     let versions = VERSION_KINDS.iter().flat_map(|(first, last)| (*first..=*last).map(Kind));
     [
-        window(None, since, until),
-        window(Some(vec![Kind::DELETION]), deletions_since, before),
-        window(Some(versions.collect()), UnixSeconds(0), before),
+        window(Part::Recent, None, since, until),
+        window(Part::Deletions, Some(vec![Kind::DELETION]), deletions_since, before),
+        window(Part::Versions, Some(versions.collect()), UnixSeconds(0), before),
     ]
     .into_iter()
-    .filter(|window| window.since <= window.until)
+    .filter(Window::has_time)
     .collect()
 }
 

@@ -1,11 +1,11 @@
 //! Events that come from another node, on their way into the lane: the same way that an import takes.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::{NodeTopic, Outcome};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use super::pulled::{Ended, Taken};
 use super::puller::{Puller, Watch};
@@ -31,11 +31,11 @@ impl Intake<'_> {
     /// Takes events in until no more come, or it is to stop.
     pub async fn take(self, groups: mpsc::Receiver<Vec<String>>) -> Taken {
         let (chunks, read) = mpsc::channel(1);
-        let Puller { lane, chunks_in_lane_max, refused, .. } = self.puller;
-        let (refused, from) = (Arc::clone(refused), Arc::clone(self.from));
+        let Puller { lane, chunks_in_lane_max, memory, .. } = self.puller;
+        let (memory, from) = (Arc::clone(memory), Arc::clone(self.from));
         let seen = move |line: &CheckedLine, outcome: &Outcome| {
             if let (Some(id), Outcome::Refused(why)) = (line.id, outcome) {
-                refused.lock().unwrap_or_else(PoisonError::into_inner).remember(&from, id, why);
+                memory.refused().remember(&from, id, why);
             }
         };
         let pipeline = Pipeline {
@@ -64,17 +64,14 @@ impl Intake<'_> {
         chunks: mpsc::Sender<anyhow::Result<Chunk>>,
     ) -> Ended {
         let per_second = self.puller.allowed.per_second;
-        let (mut due_at, mut came) = (Instant::now(), self.came);
+        let mut came = self.came;
         let ended = loop {
             let Some(group) = groups.recv().await else { break Ended::Done };
             // What cannot be read now is no reason to stop: the lane will tell.
             if let Ok(Some(why)) = self.puller.obstacle(self.topic, self.watch).await {
                 break why;
             }
-            if per_second > 0 {
-                let cost = Duration::from_secs_f64(group.len() as f64 / f64::from(per_second));
-                due_at = due_at.max(Instant::now()) + cost;
-            }
+            let due_at = self.puller.memory.pay(group.len(), per_second);
             let lines = group.into_iter().zip(came + 1..);
             let lines: Vec<Line> =
                 lines.map(|(text, number)| Line { number, text: Ok(text) }).collect();

@@ -1,7 +1,7 @@
 //! What is here already, and what was: nothing of that is fetched.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kukuri_client::sync::Dated;
 use kukuri_core::admission::{Topicless, topics_of};
@@ -9,6 +9,8 @@ use kukuri_core::{Facts, ReadSet, Record, Rejection, TopicId};
 use kukuri_event::{EventId, Filter, UnixSeconds};
 use kukuri_store::{QueryError, Store, StoreError, Walk};
 use lru::LruCache;
+
+use super::memory::Memory;
 
 /// Ids that are looked up at once. Their events come with the answer, and each is as large as an event may be.
 const LOOKUP_IDS: usize = 256;
@@ -60,7 +62,7 @@ pub struct Found {
 /// For whom ids are looked up.
 pub struct Lookup<'a> {
     pub store: &'a dyn Store,
-    pub refused: &'a Mutex<Refused>,
+    pub memory: &'a Memory,
     /// The relay that has named them.
     pub from: &'a Arc<str>,
     pub topic: &'a TopicId,
@@ -71,11 +73,11 @@ impl Lookup<'_> {
     /// Looks ids up. An id that was answered OK once is remembered, whatever became of the event: deleted,
     /// replaced or purged, it does not come back. A deletion of what never came is by id and author, and the
     /// author is not known before the event is: such an event is fetched and refused, once.
-    pub async fn find(&self, ids: Vec<EventId>) -> Result<Found, StoreError> {
+    pub async fn find(&self, ids: &[EventId]) -> Result<Found, StoreError> {
         let mut found = Found::default();
         for ids in ids.chunks(LOOKUP_IDS) {
             let facts = facts(self.store, ids).await?;
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut refused = self.memory.refused();
             for id in ids {
                 let seen = facts.dedupe.get(id).is_some_and(Option::is_some);
                 match facts.records.get(id).and_then(Option::as_ref) {

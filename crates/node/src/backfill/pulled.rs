@@ -35,8 +35,12 @@ pub struct Pulled {
     pub known: u64,
     /// Those of them that are here and were not in the topic.
     pub at_hand: u64,
-    /// Seconds that were left out: there is more in each of them than can be compared.
+    /// Windows that were compared to their ends.
+    pub windows: u64,
+    /// Seconds that were left out: there is more in each of them than can be compared. Those of them that are so
+    /// by our own bounds, whatever the other node can do.
     pub crowded: u64,
+    pub crowded_here: u64,
     pub fetched: u64,
     pub accepted: u64,
     pub duplicates: u64,

@@ -1,39 +1,32 @@
 //! One reconciliation with one other node: what it has of a topic and we do not know is fetched and taken
 //! in, through the checks and the lane that everything comes through.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use indicatif::ProgressBar;
-use kukuri_client::Prefix;
-use kukuri_client::sync::{Peer, PeerConfig, ReconcileError, SyncError};
+use kukuri_client::sync::{Peer, PeerConfig};
 use kukuri_core::admission::{Age, Topicless};
 use kukuri_core::backfill::{Reach, Window, windows};
 use kukuri_core::ladder::Step;
 use kukuri_core::{Backfill, Limits, NodeTopic, Source};
-use kukuri_event::EventId;
 use kukuri_lane::Lane;
 use kukuri_store::{Clock, Store, node_state};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::errand::Errand;
+use super::fault::Fault;
 use super::intake::Intake;
-use super::known::{self, Bounds, Refused};
+use super::known::Bounds;
+use super::memory::Memory;
 use super::pulled::{Ended, Pulled};
 use crate::import::check::{Checker, Terms};
 
-/// What is on its way when the rate is low lasts for no longer than so many seconds: a node that is not
-/// read from for a minute hangs up.
+/// What is on its way when the rate is low lasts for no longer than so many seconds, for each of the
+/// reconciliations that share the rate: a node that is not read from for a minute hangs up.
 const QUESTION_SECONDS_MAX: u64 = 5;
-
-/// The pause after which a relay that wants it slower is asked again, and how often it is.
-const SLOWER_PAUSE: Duration = Duration::from_secs(1);
-const SLOWER_TRIES_MAX: u32 = 60;
-/// Comparisons of one reconciliation. One is enough for what two nodes compare at once, and halves that are too
-/// big cost one each; a relay that finds everything too big would be asked about every second there was.
-const COMPARISONS_MAX: u32 = 1024;
 
 /// How much is asked for and taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +56,8 @@ pub struct Puller {
     /// How long a relay may take.
     pub waits: PeerConfig,
     pub allowed: Allowed,
-    /// Ids that were fetched and refused for good.
-    pub refused: Arc<Mutex<Refused>>,
+    /// What earlier reconciliations have left in mind.
+    pub memory: Arc<Memory>,
 }
 
 /// Who looks on, and may end it.
@@ -82,7 +75,7 @@ impl Puller {
         url: &str,
         watch: &Watch,
         pulled: &mut Pulled,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Fault> {
         let started = Instant::now();
         if let Some(why) = self.obstacle(topic, watch).await? {
             pulled.ended = why;
@@ -95,7 +88,8 @@ impl Puller {
             topic,
             watch,
             ends_at: started.checked_add(self.allowed.time_max),
-            tries_left: SLOWER_TRIES_MAX,
+            halvings: 0,
+            slower: 0,
         };
         let done = errand.run(pulled).await;
         pulled.traffic = errand.peer.traffic();
@@ -118,7 +112,7 @@ impl Puller {
         })
     }
 
-    async fn windows(&self, topic: &NodeTopic) -> anyhow::Result<Vec<Window>> {
+    pub(super) async fn windows(&self, topic: &NodeTopic) -> anyhow::Result<Vec<Window>> {
         let Puller { store, clock, limits, allowed, .. } = self;
         let node = node_state(&**store).await.context("cannot read what the node allows")?;
         let reach = Reach { node: &node, limits, days_max: allowed.window_days, now: clock() };
@@ -149,133 +143,5 @@ impl Puller {
             rate => usize::try_from(rate * QUESTION_SECONDS_MAX).unwrap_or(usize::MAX),
         };
         by_rate.min(self.question_ids_max).max(1)
-    }
-}
-
-/// What a comparison came to.
-enum Needed {
-    Ids(Vec<EventId>),
-    /// The relay wants it slower.
-    Later,
-    /// It has to be made in parts, if there are any.
-    Less(Option<[Window; 2]>),
-}
-
-/// A reconciliation under way.
-pub(super) struct Errand<'a> {
-    pub(super) puller: &'a Puller,
-    pub(super) peer: Peer,
-    pub(super) from: Arc<str>,
-    pub(super) topic: &'a NodeTopic,
-    pub(super) watch: &'a Watch,
-    /// `None` is never.
-    ends_at: Option<Instant>,
-    /// How often it may still be compared anew because the relay wants it slower.
-    tries_left: u32,
-}
-
-impl Errand<'_> {
-    async fn run(&mut self, pulled: &mut Pulled) -> anyhow::Result<()> {
-        let mut left: VecDeque<Window> = self.puller.windows(self.topic).await?.into();
-        let mut comparisons = 0;
-        while let Some(window) = left.pop_front() {
-            comparisons += 1;
-            ensure!(
-                comparisons <= COMPARISONS_MAX,
-                "the relay compares too little at once: {COMPARISONS_MAX} comparisons were not enough"
-            );
-            let halted = self.halted();
-            let needed = tokio::select! {
-                needed = self.needed(&window, pulled) => needed?,
-                why = halted => {
-                    pulled.ended = why;
-                    break;
-                }
-            };
-            match needed {
-                Needed::Ids(needed) => self.fetch(&window, needed, pulled).await?,
-                Needed::Later => left.push_front(window),
-                Needed::Less(Some(parts)) => {
-                    parts.into_iter().rev().for_each(|part| left.push_front(part));
-                }
-                // What is older than a second that is too full is wanted nevertheless.
-                Needed::Less(None) => pulled.crowded += 1,
-            }
-            if pulled.ended != Ended::Done {
-                break;
-            }
-        }
-        self.judge(pulled)
-    }
-
-    /// Whether it has come to what it was for.
-    fn judge(&self, pulled: &Pulled) -> anyhow::Result<()> {
-        let is_late = self.ends_at.is_some_and(|at| at <= Instant::now());
-        match pulled.ended {
-            Ended::OverBudget if is_late && pulled.accepted == 0 => {
-                bail!("nothing was taken in within {:?}", self.puller.allowed.time_max)
-            }
-            Ended::Done if pulled.crowded > 0 => bail!(
-                "more events in a second than can be compared: {} such seconds were left out",
-                pulled.crowded
-            ),
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until it is to end, whatever the relay does.
-    pub(super) fn halted(&self) -> impl Future<Output = Ended> + Send + use<> {
-        let (stop, ends_at) = (self.watch.stop.clone(), self.ends_at);
-        let late = async move {
-            match ends_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        async move {
-            tokio::select! {
-                () = stop.cancelled() => Ended::Interrupted,
-                () = late => Ended::OverBudget,
-            }
-        }
-    }
-
-    /// The ids that the other node has and we have not.
-    async fn needed(&mut self, window: &Window, pulled: &mut Pulled) -> anyhow::Result<Needed> {
-        self.watch.bar.set_message("comparing");
-        let Puller { store, clock, own: bounds, .. } = self.puller;
-        let (filter, now) = (window.filter(), clock().seconds());
-        let own = known::own(&**store, filter.clone(), now, *bounds).await;
-        let Some(own) = own.context("cannot read our own events")? else {
-            return Ok(Needed::Less(window.halves()));
-        };
-        let (compared, before) = (own.len() as u64, self.peer.traffic().bytes());
-        let reconciled = self.peer.reconcile(&filter, own).await;
-        pulled.comparing_bytes += self.peer.traffic().bytes() - before;
-        match reconciled {
-            Ok(differences) => {
-                pulled.compared += compared;
-                pulled.only_here += differences.have as u64;
-                pulled.named += differences.need.len() as u64;
-                Ok(Needed::Ids(differences.need))
-            }
-            Err(SyncError::TooBig(_) | SyncError::Reconcile(ReconcileError::TooMany)) => {
-                Ok(Needed::Less(window.halves()))
-            }
-            Err(SyncError::Refused(why))
-                if why.prefix() == Prefix::RateLimited && self.tries_left > 0 =>
-            {
-                self.tries_left -= 1;
-                tokio::time::sleep(SLOWER_PAUSE).await;
-                Ok(Needed::Later)
-            }
-            // A relay may take fewer values in a filter than others do.
-            Err(SyncError::Refused(why))
-                if why.prefix() == Prefix::Invalid && window.half_kinds().is_some() =>
-            {
-                Ok(Needed::Less(window.half_kinds()))
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 }

@@ -8,26 +8,50 @@ use kukuri_event::EventId;
 use kukuri_store::Store;
 use tokio::sync::mpsc;
 
+use super::errand::Errand;
+use super::fault::Fault;
 use super::known::{Found, Lookup, bodies};
 use super::pulled::{Ended, Pulled};
-use super::puller::Errand;
 
 /// Groups of events that may wait to be checked; then nothing more is read from the other node.
 const GROUPS_WAITING_MAX: usize = 2;
 /// Events at hand that are read at once.
 const AT_HAND_READ_IDS: usize = 16;
+/// Ids that are looked up before what is unknown of them is fetched.
+const PORTION_IDS: usize = 16_384;
 
 impl Errand<'_> {
-    /// Takes in those of the ids that are not known, as many as one reconciliation may.
+    /// Takes in those of the ids that are not known, as many as one reconciliation may. They are looked up in
+    /// portions: another relay may be asked about the topic at the same time, and what has come from it is not
+    /// fetched again. So that the two do not go the same way side by side, each begins anywhere.
     pub(super) async fn fetch(
         &mut self,
         window: &Window,
-        needed: Vec<EventId>,
+        mut needed: Vec<EventId>,
         pulled: &mut Pulled,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Fault> {
+        let portions = needed.len().div_ceil(PORTION_IDS);
+        if portions > 1 {
+            needed.rotate_left(rand::random_range(0..portions) * PORTION_IDS);
+        }
+        for portion in needed.chunks(PORTION_IDS) {
+            self.fetch_portion(window, portion, pulled).await?;
+            if pulled.ended != Ended::Done {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn fetch_portion(
+        &mut self,
+        window: &Window,
+        needed: &[EventId],
+        pulled: &mut Pulled,
+    ) -> Result<(), Fault> {
         let lookup = Lookup {
             store: &*self.puller.store,
-            refused: &self.puller.refused,
+            memory: &self.puller.memory,
             from: &self.from,
             topic: &self.topic.topic_id,
             topicless: self.puller.topicless,
@@ -63,7 +87,7 @@ impl Errand<'_> {
         ids: &[EventId],
         at_hand: &[EventId],
         pulled: &mut Pulled,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Fault> {
         self.watch.bar.inc_length((ids.len() + at_hand.len()) as u64);
         self.watch.bar.set_message("fetching");
         let halted = self.halted();
@@ -76,10 +100,10 @@ impl Errand<'_> {
             let reading = AtHand { store: &*puller.store, ids: at_hand, group_ids: question_ids };
             tokio::select! {
                 read = reading.read(&into, linked) => read?,
-                lost = peer.stay() => return Err(lost.into()),
+                lost = peer.stay() => return Err(Fault::from(lost)),
             }
             let fetch = Fetch { filter: &filter, ids, question_ids, into, came: fetched };
-            anyhow::Ok(peer.fetch(fetch).await?)
+            Ok(peer.fetch(fetch).await?)
         };
         let work = async {
             tokio::select! {
@@ -97,8 +121,8 @@ impl Errand<'_> {
                 Ok(())
             }
             // Whoever takes no more has said why.
-            Err(error) if matches!(error.downcast_ref(), Some(SyncError::Unwanted)) => Ok(()),
-            Err(error) => Err(error),
+            Err(Fault::Relay(SyncError::Unwanted)) => Ok(()),
+            Err(fault) => Err(fault),
         }
     }
 }
@@ -113,7 +137,7 @@ struct AtHand<'a> {
 
 impl AtHand<'_> {
     /// Reads them little by little: there may be more than fit into memory.
-    async fn read(&self, into: &mpsc::Sender<Vec<String>>, count: &mut u64) -> anyhow::Result<()> {
+    async fn read(&self, into: &mpsc::Sender<Vec<String>>, count: &mut u64) -> Result<(), Fault> {
         let mut group = Group::default();
         let read_ids = AT_HAND_READ_IDS.min(self.group_ids);
         let mut parts = self.ids.chunks(read_ids).peekable();

@@ -220,7 +220,10 @@ pub static SETTINGS: &[Setting] = &[
         "backfill.window_days",
         "How many days back, and at most what the topic keeps. Deletions are asked for as far back as they are kept.",
     ),
-    setting("backfill.per_second", "Events that are fetched in a second; 0 is any number."),
+    setting(
+        "backfill.per_second",
+        "Events that are fetched in a second, from all relays together; 0 is any number.",
+    ),
     setting(
         "backfill.events_max",
         "Events that one reconciliation fetches; what is left comes with the next one.",

@@ -127,7 +127,7 @@ async fn the_ladder_stops_what_is_under_way() {
     assert_eq!(pulled.accepted + rest.accepted, 600);
 }
 
-fn again(node: &Node) -> Puller {
+pub fn again(node: &Node) -> Puller {
     let Puller { store, lane, clock, limits, topicless, .. } = &node.puller;
     Puller {
         store: Arc::clone(store),
@@ -140,7 +140,7 @@ fn again(node: &Node) -> Puller {
         question_ids_max: node.puller.question_ids_max,
         waits: node.puller.waits,
         allowed: ANY,
-        refused: Arc::default(),
+        memory: Arc::default(),
     }
 }
 
@@ -175,7 +175,8 @@ async fn a_relay_that_wants_it_slower_is_waited_for() {
 
 pub fn backfiller(node: &Node, from: Vec<String>) -> Backfiller {
     let interval = Duration::from_secs(3600);
-    Backfiller::new(again(node), BackfillSettings { from, interval, allowed: ANY })
+    let head_start = Duration::from_secs(3600);
+    Backfiller::new(again(node), BackfillSettings { from, interval, head_start, allowed: ANY })
 }
 
 pub async fn shown(node: &Node, topic: &TopicId, events: usize) {
@@ -243,8 +244,8 @@ async fn a_named_relay_that_fails_is_asked_again() {
     })
     .await;
     let node = Node::at(moving(), Arc::new(Model::default()), from_ref(&topic), limits()).await;
-    let settings =
-        BackfillSettings { from: Vec::new(), interval: Duration::from_secs(1), allowed: ANY };
+    let (from, interval) = (Vec::new(), Duration::from_secs(1));
+    let settings = BackfillSettings { from, interval, head_start: interval, allowed: ANY };
     let backfiller = Backfiller::new(again(&node), settings);
     let (gaps, mut state) = (backfiller.gaps(), backfiller.state());
     gaps.tell(Gap { topic: topic.clone(), why: Why::Partition, from: Some(url) });

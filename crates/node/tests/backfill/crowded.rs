@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kukuri_client::sync::IDS_MAX;
 use kukuri_core::{Admitted, TopicId};
-use kukuri_node::backfill::Bounds;
+use kukuri_node::backfill::{Blame, Bounds};
 use kukuri_relay::RelayLimits;
 use kukuri_store::Store;
 
@@ -65,8 +65,10 @@ async fn a_second_that_is_too_full_hides_nothing_else() {
         two.puller.own.ids_max = 29;
         let (pulled, done) = two.try_pull(&topic, &one.url).await;
         assert_eq!((pulled.accepted, pulled.crowded), (2, 1), "{pulled}");
-        let told = format!("{:#}", done.unwrap_err());
+        let fault = done.unwrap_err();
+        let told = format!("{fault:#}");
         assert!(told.contains("1 such seconds were left out"), "{told}");
+        assert_eq!(fault.blame(), Blame::Here, "the relay compares it");
         two.puller.own.ids_max = 30;
         let pulled = two.pull(&topic, &one).await;
         assert_eq!((pulled.accepted, pulled.crowded), (1, 0), "{pulled}");

@@ -11,7 +11,7 @@ use kukuri_core::{Act, Admitted, NodeTopic, Outcome, TopicId};
 use kukuri_event::EventId;
 use kukuri_fanout::{Fanout, FanoutConfig};
 use kukuri_lane::{Lane, LaneConfig};
-use kukuri_node::backfill::{Allowed, Bounds, Pulled, Puller, Watch};
+use kukuri_node::backfill::{Allowed, Bounds, Fault, Pulled, Puller, Watch};
 use kukuri_relay::{
     About, Allowance, AuthPolicy, OpenGate, Relay, RelayConfig, RelayLimits, serve,
 };
@@ -93,7 +93,7 @@ impl Node {
             question_ids_max: FETCH_IDS_MAX,
             waits: PeerConfig::STANDARD,
             allowed: ANY,
-            refused: Arc::default(),
+            memory: Arc::default(),
         };
         let (gate, kept) = (Arc::new(OpenGate), Arc::clone(&store));
         let relay = Relay::start(kept, Arc::clone(&lane), fanout, gate, clock, config);
@@ -117,7 +117,7 @@ impl Node {
     }
 
     /// Reconciles one topic with what is at an address.
-    pub async fn try_pull(&self, topic: &TopicId, url: &str) -> (Pulled, anyhow::Result<()>) {
+    pub async fn try_pull(&self, topic: &TopicId, url: &str) -> (Pulled, Result<(), Fault>) {
         let mut pulled = Pulled::default();
         let topic = self.topic(topic).await;
         let done = self.puller.pull(&topic, url, &watch(), &mut pulled).await;

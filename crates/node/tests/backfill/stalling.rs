@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kukuri_client::sync::PeerConfig;
 use kukuri_event::EventId;
-use kukuri_node::backfill::{Allowed, Ended, Pulled};
+use kukuri_node::backfill::{Allowed, Blame, Ended, Pulled};
 use kukuri_testkit::generate::World;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -104,7 +104,7 @@ async fn too_big_comes_to_an_end() {
 }
 
 /// The times that a question is about.
-fn times(filter: &Value) -> std::ops::RangeInclusive<i64> {
+pub fn times(filter: &Value) -> std::ops::RangeInclusive<i64> {
     filter["since"].as_i64().unwrap()..=filter["until"].as_i64().unwrap()
 }
 
@@ -130,8 +130,10 @@ async fn a_crowded_second_hides_nothing_else() {
     .await;
     let (pulled, done) = node(&topic).await.try_pull(&topic, &url).await;
     assert_eq!((pulled.accepted, pulled.crowded), (1, 1), "{pulled}");
-    let told = format!("{:#}", done.unwrap_err());
+    let fault = done.unwrap_err();
+    let told = format!("{fault:#}");
     assert!(told.contains("1 such seconds were left out"), "{told}");
+    assert_eq!(fault.blame(), Blame::Relay);
 }
 
 /// A relay that answers with fewer events than it is asked for, as many do, is asked for the rest. Ids are all

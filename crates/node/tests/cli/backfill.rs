@@ -10,6 +10,9 @@ use kukuri_testkit::condition::wait_for;
 use crate::running::{Running, patient};
 use crate::site::{Ended, LIMIT, Site, ended, id, ids, system_time, text};
 
+/// For longer than this nobody waits for a node that was killed.
+const LEASE_SECONDS: i64 = 31;
+
 /// A signed event of now and a little earlier, on `kukuri:global`.
 fn signed(kind: u16, age: i64, tags: &[(&str, &str)]) -> String {
     let draft = Draft::new(kind, UnixSeconds(system_time().0 - age)).tag("t", TopicId::global());
@@ -126,15 +129,21 @@ pub fn a_node_backfills_through_kills(site: &Site) {
     let first = notes(100..700);
     import(one, &first);
     let running = Running::spawn(&mut patient(one));
-    let slow = [("KUKURI_BACKFILL_PER_SECOND", "100")];
+    let slow = [("KUKURI_BACKFILL_PER_SECOND", "30")];
     let mut begun = 0.0;
-    for _ in 0..2 {
-        let mut follower = Running::spawn(&mut follower(&two, &running, &slow));
+    // Who is killed leaves a lease behind: by their clocks, each starts when the last one's has run out.
+    let started = system_time().0;
+    for ago in [2 * LEASE_SECONDS, LEASE_SECONDS] {
+        let mut command = follower(&two, &running, &slow);
+        command.arg("--now").arg((started - ago).to_string());
+        let mut follower = Running::spawn(&mut command);
         let more = || {
             let events = follower.metric("kukuri_store_events")?;
             (events > begun).then_some(events)
         };
         begun = wait_for("some of it", LIMIT, more).unwrap();
+        let told = || follower.node.stderr().contains("backfill goes on").then_some(());
+        wait_for("how far it is", LIMIT, told).unwrap();
         follower.node.kill9().unwrap();
         assert!(exported(&two).len() < first.len(), "it was killed in the middle of it");
     }

@@ -1,13 +1,12 @@
 //! Reading the tail newest first, a few places at a time, so that its lock is held for moments.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
 
-use kukuri_core::Seq;
-use kukuri_event::UnixSeconds;
-use kukuri_store::{Hit, StoreError};
+use kukuri_event::EventId;
+use kukuri_store::{Order, StoreError};
 use rusqlite::types::Value;
 
 use super::check::{Candidate, Check, TopicCover};
@@ -15,7 +14,7 @@ use super::plan::Stream;
 use crate::desk::TopicNumbers;
 use crate::error::{OrStore, corrupt};
 use crate::rows;
-use crate::tail::{Newest, TailEvents};
+use crate::tail::TailEvents;
 
 /// The most that are looked at together.
 const PLACES_MAX: usize = 128;
@@ -35,85 +34,59 @@ pub(super) struct TailCursor<'a> {
     stream: &'a Stream,
     oldest: i64,
     /// Where the next places begin; `None` when there are no more.
-    next_from: Option<Bound<Newest>>,
-    /// Places of whole seconds, in the order of the answer.
-    sorted: VecDeque<Newest>,
+    next_from: Option<Bound<Place>>,
     rows: VecDeque<Candidate>,
+}
+
+/// A place in an index of the tail. As in the tables, what is of a topic comes by ids within a second, and the
+/// rest in any order: each place costs the query a row, wherever it lies.
+#[derive(Clone, Copy)]
+struct Place {
+    created_at: i64,
+    id: Option<EventId>,
+    seq: i64,
 }
 
 impl<'a> TailCursor<'a> {
     /// So many places are looked at, at first: what is wanted may be all of the answer.
     pub(super) fn new(check: &'a Check<'a>, stream: &'a Stream, wanted: usize) -> Self {
-        let newest = check.query.until(check.filter).map_or(i64::MAX, |until| until.0);
         let oldest = check.filter.since.map_or(i64::MIN, |since| since.0);
-        let next_from = Some(Bound::Included((Reverse(newest), i64::MIN)));
         let places = wanted.clamp(1, PLACES_MAX);
-        Self {
-            check,
-            places,
-            places_next: PLACES_MORE,
-            stream,
-            oldest,
-            next_from,
-            sorted: VecDeque::new(),
-            rows: VecDeque::new(),
-        }
+        let next_from = Some(begin(check, stream));
+        let (places_next, rows) = (PLACES_MORE, VecDeque::new());
+        Self { check, places, places_next, stream, oldest, next_from, rows }
     }
 
     /// The next event. Unless it comes with its topic, whether it is visible is for its row to say.
     pub(super) fn next(&mut self) -> Result<Option<Candidate>, StoreError> {
-        while self.rows.is_empty() && !(self.sorted.is_empty() && self.next_from.is_none()) {
-            self.refill()?;
+        while self.rows.is_empty()
+            && let Some(from) = self.next_from.take()
+        {
+            self.refill(from)?;
         }
         Ok(self.rows.pop_front())
     }
 
-    fn refill(&mut self) -> Result<(), StoreError> {
+    /// Looks at some more places.
+    fn refill(&mut self, from: Bound<Place>) -> Result<(), StoreError> {
+        let next = (2 * self.places_next).min(PLACES_MAX);
+        let count = std::mem::replace(&mut self.places, self.places_next);
+        self.places_next = next;
         let segment = self.check.tail.segment;
         let events = segment.events();
-        if self.sorted.is_empty() {
-            self.sort_more(&events);
-        }
-        let next = (2 * self.places_next).min(PLACES_MAX);
-        let places = std::mem::replace(&mut self.places, self.places_next);
-        self.places_next = next;
-        let places = self.sorted.drain(..places.min(self.sorted.len()));
+        let mut places = places(&events, self.stream, from, count);
+        let is_older = |place: &Place| place.created_at < self.oldest;
+        let last = places.last().filter(|last| places.len() == count && !is_older(last));
+        self.next_from = last.copied().map(Bound::Excluded);
+        let head = self.check.tail.head.0;
+        places.retain(|place| place.seq <= head && !is_older(place));
         if let Stream::TopicBodies(topic_no) = self.stream {
-            let seqs: Vec<Value> = places.map(|(_, seq)| Value::Integer(seq)).collect();
+            let seqs = places.iter().map(|place| Value::Integer(place.seq)).collect();
             drop(events);
             return self.read_visible(*topic_no, seqs);
         }
-        self.rows.extend(places.map(|place| candidate(&events, place)));
+        self.rows.extend(places.into_iter().map(|place| candidate(&events, place)));
         Ok(())
-    }
-
-    /// Looks at some more places, and at those that share the time of the last one.
-    fn sort_more(&mut self, events: &TailEvents) {
-        let Some(from) = self.next_from.take() else { return };
-        let mut places = places(events, self.stream, from).peekable();
-        let (mut found, mut last) = (Vec::with_capacity(self.places), None);
-        while let Some(place) =
-            places.next_if(|(at, _)| found.len() < self.places || last == Some(*at))
-        {
-            last = Some(place.0);
-            found.push(place);
-        }
-        let oldest = self.oldest;
-        let is_older = |(Reverse(created_at), _): &Newest| *created_at < oldest;
-        let rest = found.last().filter(|last| places.peek().is_some() && !is_older(last));
-        self.next_from = rest.copied().map(Bound::Excluded);
-        let (head, query) = (self.check.tail.head.0, self.check.query);
-        found.retain(|place| place.1 <= head && !is_older(place));
-        // Most have a second for themselves, and their ids need not be looked up.
-        for second in found.chunk_by_mut(|one, next| one.0 == next.0) {
-            if second.len() > 1 {
-                second.sort_by_cached_key(|(_, seq)| events.by_seq[seq].id);
-            }
-        }
-        if query.after.is_some() {
-            found.retain(|place| query.is_ahead(&hit(events, *place)));
-        }
-        self.sorted = found.into();
     }
 
     /// One statement for all of them, with their JSON.
@@ -142,28 +115,94 @@ impl<'a> TailCursor<'a> {
     }
 }
 
-/// The places of a stream from one on.
-fn places<'e>(
-    events: &'e TailEvents,
-    stream: &Stream,
-    from: Bound<Newest>,
-) -> impl Iterator<Item = Newest> + use<'e> {
-    let (index, number) = match stream {
-        Stream::Topic(topic_no) | Stream::TopicBodies(topic_no) => (&events.topics, *topic_no),
-        Stream::Tag(key) => (&events.tags, *key),
-        Stream::Author(author) => (&events.authors, *author),
-    };
-    let range = index.range((from.map(|place| (number, place)), Bound::Unbounded));
-    range.take_while(move |row| row.0 == number).map(|row| row.1)
+/// Where the places of an answer begin.
+fn begin(check: &Check<'_>, stream: &Stream) -> Bound<Place> {
+    let newest = check.query.until(check.filter).map_or(i64::MAX, |until| until.0);
+    match (stream, check.query.after) {
+        (Stream::Topic(_) | Stream::TopicBodies(_), Some(Order(Reverse(second), id)))
+            if second.0 == newest =>
+        {
+            Bound::Excluded(Place { created_at: newest, id: Some(id), seq: i64::MAX })
+        }
+        _ => Bound::Included(Place { created_at: newest, id: None, seq: i64::MIN }),
+    }
 }
 
-fn hit(events: &TailEvents, (Reverse(created_at), seq): Newest) -> Hit {
-    let (created_at, id) = (UnixSeconds(created_at), events.by_seq[&seq].id);
-    Hit { event: Seq(seq), created_at, id }
+/// So many places of a stream from one on, or as many as there are.
+fn places(events: &TailEvents, stream: &Stream, from: Bound<Place>, count: usize) -> Vec<Place> {
+    match stream {
+        Stream::Topic(topic_no) | Stream::TopicBodies(topic_no) => {
+            let least = EventId::from_bytes([0; 32]);
+            let key = |of: Place| (Reverse(of.created_at), of.id.unwrap_or(least), of.seq);
+            let found = range(&events.topics, *topic_no, from.map(key)).take(count);
+            let place = |(Reverse(created_at), id, seq)| Place { created_at, id: Some(id), seq };
+            found.map(place).collect()
+        }
+        Stream::Tag(number) | Stream::Author(number) => {
+            let index = match stream {
+                Stream::Tag(_) => &events.tags,
+                _ => &events.authors,
+            };
+            let key = |of: Place| (Reverse(of.created_at), of.seq);
+            let found = range(index, *number, from.map(key)).take(count);
+            found.map(|(Reverse(created_at), seq)| Place { created_at, id: None, seq }).collect()
+        }
+    }
 }
 
-fn candidate(events: &TailEvents, (Reverse(created_at), seq): Newest) -> Candidate {
+/// What an index has under a number, from a place on.
+fn range<T: Copy + Ord>(
+    index: &BTreeSet<(i64, T)>,
+    number: i64,
+    from: Bound<T>,
+) -> impl Iterator<Item = T> {
+    let rest = index.range((from.map(|place| (number, place)), Bound::Unbounded));
+    rest.take_while(move |row| row.0 == number).map(|row| row.1)
+}
+
+fn candidate(events: &TailEvents, Place { created_at, id, seq }: Place) -> Candidate {
     let event = &events.by_seq[&seq];
     let (kind, author) = (Some(event.kind), Some(event.author));
-    Candidate { created_at, id: Some(event.id), seq, kind, author, topic: None, body: None }
+    Candidate { created_at, id, seq, kind, author, topic: None, body: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOPIC: i64 = 7;
+    const CROWD: i64 = 10_000;
+
+    fn id(nth: i64) -> EventId {
+        let mut bytes = [0; 32];
+        // Ids in an order of their own.
+        bytes[..8]
+            .copy_from_slice(&nth.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64).to_be_bytes());
+        EventId::from_bytes(bytes)
+    }
+
+    /// A question looked at every event of a second, and sorted them, however few it wanted.
+    #[test]
+    fn a_page_of_a_crowded_second_is_a_page() {
+        let mut events = TailEvents::default();
+        for nth in 0..CROWD {
+            events.topics.insert((TOPIC, (Reverse(5), id(nth), nth)));
+            events.topics.insert((TOPIC + 1, (Reverse(5), id(nth), nth)));
+        }
+        let stream = Stream::Topic(TOPIC);
+        let mut from = Bound::Included(Place { created_at: 9, id: None, seq: i64::MIN });
+        let mut seen = Vec::new();
+        loop {
+            let page = places(&events, &stream, from, PLACES_MAX);
+            seen.extend(page.iter().filter_map(|place| place.id));
+            let Some(last) = page.last().filter(|_| page.len() == PLACES_MAX) else { break };
+            from = Bound::Excluded(*last);
+        }
+        assert_eq!(seen.len() as i64, CROWD);
+        assert!(seen.is_sorted());
+        // Whoever goes on after an id begins there.
+        let after = Place { created_at: 5, id: Some(seen[9000]), seq: i64::MAX };
+        let page = places(&events, &stream, Bound::Excluded(after), 2);
+        assert_eq!(page.iter().filter_map(|place| place.id).collect::<Vec<_>>(), seen[9001..9003]);
+    }
 }

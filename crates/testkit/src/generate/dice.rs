@@ -6,14 +6,15 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 
-const VARIABLE: &str = "KUKURI_SEED";
+/// Nodes that a test starts inherit it, and take what begins with `KUKURI_` for a setting.
+const VARIABLE: &str = "TESTKIT_SEED";
 
 /// What a whole run of random input follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of this run: the one in `KUKURI_SEED`, or else a new one. Printed with what has to be
+    /// The seed of this run: the one in `TESTKIT_SEED`, or else a new one. Printed with what has to be
     /// typed to run `test` with it again.
     ///
     /// # Panics
