@@ -105,6 +105,16 @@ pub(crate) async fn lock(connection: &mut PgConnection) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The same without waiting for who holds it.
+pub(crate) async fn try_lock(connection: &mut PgConnection) -> Result<(), Fault> {
+    let sql = "SELECT pg_try_advisory_xact_lock($1)";
+    let row = sqlx::query(sql).bind(LOCK_KEY).fetch_one(connection).await?;
+    match row.try_get(0)? {
+        true => Ok(()),
+        false => Err(Fault::unavailable("somebody changes the schema or copies it")),
+    }
+}
+
 /// Nobody changes the schema or makes a partition until it is released, or the connection ends.
 pub(crate) async fn hold_still(connection: &mut PgConnection) -> Result<(), Fault> {
     let lock = sqlx::query("SELECT pg_advisory_lock_shared($1)").bind(LOCK_KEY);

@@ -9,13 +9,33 @@ use sqlx::{AssertSqlSafe, Row, raw_sql};
 
 use crate::calendar::Month;
 use crate::error::Fault;
-use crate::migrate::lock;
+use crate::migrate::{lock, try_lock};
 
 /// How many are ready beyond the one in use.
 const AHEAD: i64 = 2;
 
 /// How many batches pass before partitions ahead are tried again after somebody's lock forbade them.
 const AHEAD_PAUSE_BATCHES: u32 = 256;
+
+/// Who wants a partition, and for when.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// A batch cannot be written without it.
+    Now,
+    /// It is for a batch to come. This one must not wait for whoever is in the way: a backup that hangs, an
+    /// operator, somebody who drops a partition.
+    Later,
+}
+
+impl Wanted {
+    /// How long others' locks on the parent are waited for, in the server's words.
+    fn lock_wait(self) -> &'static str {
+        match self {
+            Self::Now => "1s",
+            Self::Later => "10ms",
+        }
+    }
+}
 
 const MONTHS: &str =
     "SELECT c.relname::TEXT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -70,23 +90,31 @@ impl Partitions {
         head: Seq,
     ) -> Result<(), Fault> {
         let months: BTreeSet<Month> = batch.iter().map(|command| Month::of(command.at)).collect();
-        self.make(connection, |known| known.missing(&months, 0, head)).await?;
-        if self.ahead_pause > 0 {
-            self.ahead_pause -= 1;
-            return Ok(());
-        }
-        // What is only for later must not hold up what is for now.
-        let ahead = |known: &Self| known.missing(&months, AHEAD, head);
-        if ahead(self).is_some() && self.make(connection, ahead).await.is_err() {
-            raw_sql("ROLLBACK").execute(connection).await?;
-            self.ahead_pause = AHEAD_PAUSE_BATCHES;
-        }
-        Ok(())
+        self.provide(connection, &months, head).await
     }
 
     /// Makes room for feed rows up to `head`.
     pub async fn extend(&mut self, connection: &mut PgConnection, head: Seq) -> Result<(), Fault> {
-        self.make(connection, |known| known.missing(&BTreeSet::new(), AHEAD, head)).await
+        self.provide(connection, &BTreeSet::new(), head).await
+    }
+
+    async fn provide(
+        &mut self,
+        connection: &mut PgConnection,
+        months: &BTreeSet<Month>,
+        head: Seq,
+    ) -> Result<(), Fault> {
+        self.make(connection, Wanted::Now, |known| known.missing(months, 0, head)).await?;
+        if self.ahead_pause > 0 {
+            self.ahead_pause -= 1;
+            return Ok(());
+        }
+        let ahead = |known: &Self| known.missing(months, AHEAD, head);
+        if ahead(self).is_some() && self.make(connection, Wanted::Later, ahead).await.is_err() {
+            raw_sql("ROLLBACK").execute(connection).await?;
+            self.ahead_pause = AHEAD_PAUSE_BATCHES;
+        }
+        Ok(())
     }
 
     /// The first partition that is wanted and not there.
@@ -104,14 +132,18 @@ impl Partitions {
     async fn make(
         &mut self,
         connection: &mut PgConnection,
+        wanted: Wanted,
         missing: impl Fn(&Self) -> Option<Partition>,
     ) -> Result<(), Fault> {
         while missing(self).is_some() {
             raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await?;
-            lock(connection).await?;
+            match wanted {
+                Wanted::Now => lock(connection).await?,
+                Wanted::Later => try_lock(connection).await?,
+            }
             self.reload(connection).await?;
             if let Some(partition) = missing(self) {
-                raw_sql(AssertSqlSafe(partition.sql())).execute(&mut *connection).await?;
+                raw_sql(AssertSqlSafe(partition.sql(wanted))).execute(&mut *connection).await?;
                 self.reload(connection).await?;
             }
             raw_sql("COMMIT").execute(&mut *connection).await?;
@@ -158,7 +190,8 @@ impl Partition {
     }
 
     /// The check proves to ATTACH that the rows fit; the bounds say the same afterwards.
-    fn sql(&self) -> String {
+    fn sql(&self, wanted: Wanted) -> String {
+        let lock_wait = wanted.lock_wait();
         let Self { parent, name, column, .. } = self;
         let from = self.start.map_or("MINVALUE".into(), |start| format!("'{start}'"));
         let to = self.end.map_or("MAXVALUE".into(), |end| format!("'{end}'"));
@@ -172,7 +205,7 @@ impl Partition {
             )
         });
         format!(
-            "SET LOCAL lock_timeout = '1s';
+            "SET LOCAL lock_timeout = '{lock_wait}';
              CREATE TABLE {name} (LIKE {parent} INCLUDING ALL);
              ALTER TABLE {name} ADD CONSTRAINT fits CHECK ({column} IS NOT NULL{lower}{upper});
              ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to});

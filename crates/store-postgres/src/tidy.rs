@@ -3,6 +3,10 @@
 //!
 //! A partition goes in three steps: it is given up (a month loses its row in `event_months`; rows of the
 //! feed lie below the floor), detached beside readers and writers, and dropped.
+//!
+//! Before that, a month that is past is left alone by the server's autovacuum: nothing is put there any
+//! more, so that the space of what leaves is of use to nobody until the month is dropped, and who detaches
+//! or drops it would wait a second (`deadlock_timeout`) until a vacuum that is at work there gives way.
 
 use kukuri_core::UnixMillis;
 use kukuri_store::{Extent, Tidied};
@@ -47,6 +51,17 @@ const NEXT: &str = r"WITH attached AS (
 const GIVE_UP: &str = "DELETE FROM event_months WHERE events = 0 AND month = (
     SELECT month FROM event_months WHERE events = 0 AND month < $1 ORDER BY month LIMIT 1)";
 
+/// A month that autovacuum should leave alone and does not, or the other way round: a clock that was ahead
+/// makes a month past for a while.
+const REST: &str = "SELECT 'ALTER TABLE ' || c.relname || CASE WHEN m.month < $1
+        THEN ' SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)'
+        ELSE ' RESET (autovacuum_enabled, toast.autovacuum_enabled)' END
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        JOIN event_months m ON 'events_' || m.month = c.relname
+    WHERE i.inhparent = 'events_standard'::REGCLASS
+        AND (m.month < $1) <> ('autovacuum_enabled=off' = ANY (COALESCE(c.reloptions, '{}')))
+    ORDER BY m.month LIMIT 1";
+
 /// One step. `latest` is when the last event was taken in.
 pub(crate) async fn step(
     connection: &mut PgConnection,
@@ -54,23 +69,37 @@ pub(crate) async fn step(
 ) -> Result<Tidied, Fault> {
     let next = sqlx::query(NEXT).fetch_optional(&mut *connection).await?;
     let Some(next) = next else {
-        return give_up(connection, latest).await;
+        return look_ahead(connection, latest).await;
     };
-    let next: String = next.try_get(0)?;
-    match raw_sql(AssertSqlSafe(next.clone())).execute(connection).await {
+    run(connection, next.try_get(0)?).await
+}
+
+async fn run(connection: &mut PgConnection, statement: String) -> Result<Tidied, Fault> {
+    match raw_sql(AssertSqlSafe(statement.clone())).execute(connection).await {
         Ok(_) => Ok(Tidied::More),
-        Err(error) => blocked(&next, error),
+        Err(error) => blocked(&statement, error),
     }
 }
 
-async fn give_up(connection: &mut PgConnection, latest: UnixMillis) -> Result<Tidied, Fault> {
+/// Gives up a month that holds nothing, or else leaves one alone that is past.
+async fn look_ahead(connection: &mut PgConnection, latest: UnixMillis) -> Result<Tidied, Fault> {
     if latest < UnixMillis(0) {
         // Nothing was taken in, or by a clock that says nothing about months.
         return Ok(Tidied::Done);
     }
     let now = Month::of(latest).to_string();
-    let given_up = sqlx::query(GIVE_UP).bind(now).execute(connection).await?;
-    Ok(if given_up.rows_affected() > 0 { Tidied::More } else { Tidied::Done })
+    let given_up = sqlx::query(GIVE_UP).bind(&now).execute(&mut *connection).await?;
+    if given_up.rows_affected() > 0 {
+        return Ok(Tidied::More);
+    }
+    let Some(next) = sqlx::query(REST).bind(&now).fetch_optional(&mut *connection).await? else {
+        return Ok(Tidied::Done);
+    };
+    Ok(match run(connection, next.try_get(0)?).await? {
+        // An operator vacuums there: no space waits for it, and the next time is soon enough.
+        Tidied::Blocked(_) => Tidied::Done,
+        tidied => tidied,
+    })
 }
 
 /// Somebody who reads is in the way, or somebody else tidies up; what was begun is finished later.

@@ -127,6 +127,15 @@ impl Cluster {
         self.home.join("data")
     }
 
+    /// What the server has said so far.
+    ///
+    /// # Errors
+    /// When its log cannot be read.
+    pub fn log(&self) -> Result<String> {
+        let text = fs::read(self.log_file()).context("cannot read the server's log")?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// The address of `database` over TCP.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
@@ -246,7 +255,7 @@ impl Cluster {
     fn run(&mut self) -> Result<()> {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data_dir()).args(["-p", &self.port.to_string()]);
-        let log = self.scratch.path().join("log");
+        let log = self.log_file();
         let log_start = fs::metadata(&log).map_or(0, |metadata| metadata.len());
         let server = Server::spawn(command, &log)?;
         let data_dir = self.data_dir();
@@ -261,6 +270,10 @@ impl Cluster {
         let tail = log_tail(&log, log_start);
         ready?;
         bail!("PostgreSQL ended while it started:\n{tail}");
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.scratch.path().join("log")
     }
 
     fn stop(&mut self, signal: Signal) -> Result<()> {

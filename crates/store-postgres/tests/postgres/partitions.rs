@@ -4,7 +4,9 @@
 use kukuri_core::{Outcome, UnixMillis};
 use kukuri_store::Store;
 use kukuri_store_postgres::Options;
-use sqlx::{Connection, PgConnection, raw_sql};
+use kukuri_testkit::condition::until;
+use kukuri_testkit::postgres::{Cluster, Durability, Settings};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 
 use crate::rig::{
     self, NOW, OPTIONS, feed, found, jsons, note, notes, publish, publish_at, store, store_with,
@@ -108,4 +110,38 @@ async fn what_is_for_later_does_not_hold_up_what_is_for_now() {
     store.reopen().await.unwrap();
     publish_at(&store, december, &[note(1, 2)]).await.unwrap();
     assert_eq!(cluster.sql(&name, february).unwrap(), "f");
+}
+
+/// Making a partition for a month to come waited for a backup that hung, and the batch that was to be written
+/// with it. (The lock is the one that a backup holds until it has locked all tables.)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_hangs_holds_up_only_who_needs_a_partition() {
+    let mut settings = Settings::new(Durability::Fast);
+    for (option, value) in [("log_lock_waits", "on"), ("deadlock_timeout", "1ms")] {
+        settings.options.push((option.into(), value.into()));
+    }
+    let cluster = Cluster::start_with(&settings).unwrap();
+    let (store, name) = store(&cluster).await;
+    let waited = || cluster.log().unwrap().contains("on advisory lock");
+    let mut backup = PgConnection::connect(&cluster.url(&name)).await.unwrap();
+    let key = i64::from_be_bytes(*b"cn_relay");
+    let hold = format!("SELECT pg_advisory_lock_shared({key})");
+    raw_sql(AssertSqlSafe(hold)).execute(&mut backup).await.unwrap();
+    // December is there since November, February is not.
+    let december = UnixMillis(UnixMillis::from(NOW).0 + 30 * DAY);
+    for nth in 1..4 {
+        let outcomes = publish_at(&store, december, &[note(1, nth)]).await.unwrap();
+        assert_eq!(outcomes, [Outcome::Accepted]);
+    }
+    assert!(!waited(), "{}", cluster.log().unwrap());
+    // The control: a month that is needed is waited for.
+    let february = UnixMillis(UnixMillis::from(NOW).0 + 90 * DAY);
+    let event = [note(1, 4)];
+    let publishing = publish_at(&store, february, &event);
+    let releasing = async {
+        until("the batch to wait", waited).await;
+        backup.close().await.unwrap();
+    };
+    let (outcomes, ()) = tokio::join!(publishing, releasing);
+    assert_eq!(outcomes.unwrap(), [Outcome::Accepted]);
 }

@@ -5,7 +5,8 @@ use kukuri_store::conformance::dump;
 use kukuri_store::{Store, Tidied};
 use kukuri_store_postgres::{Options, PostgresStore};
 use kukuri_testkit::audit::audit;
-use kukuri_testkit::postgres::Cluster;
+use kukuri_testkit::condition::until;
+use kukuri_testkit::postgres::{Cluster, Durability, Settings};
 use sqlx::{Connection, PgConnection, raw_sql};
 
 use crate::rig::{self, NOW, OPTIONS, apply, note, notes, publish, publish_at, store_with, topic};
@@ -167,6 +168,76 @@ async fn a_reader_in_the_way_is_waited_for_later() {
     let left = partitions(&cluster, &name, MONTHS);
     assert!(!left.contains(&"events_2023_11".to_owned()), "{left:?}");
     sound(&cluster, &name, &store).await;
+}
+
+/// How often the server's autovacuum has been at a table, of whichever month.
+fn vacuums(cluster: &Cluster, name: &str, table: &str) -> u64 {
+    let sql = format!("SELECT autovacuum_count FROM pg_stat_user_tables WHERE relname = '{table}'");
+    cluster.sql(name, &sql).unwrap().parse().unwrap()
+}
+
+async fn vacuumed(cluster: &Cluster, name: &str, table: &str, times: u64) {
+    let what = format!("vacuum {times} of {table}");
+    until(&what, || vacuums(cluster, name, table) >= times).await;
+}
+
+/// Dropping a month of a million events took a second: an autovacuum was at work on what had just left it, and
+/// gives way only to who has waited for so long. A month that is past is not vacuumed any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn autovacuum_leaves_months_alone_that_are_past() {
+    let mut settings = Settings::new(Durability::Fast);
+    for (option, value) in [
+        ("autovacuum_naptime", "1s"),
+        ("autovacuum_vacuum_threshold", "5"),
+        ("autovacuum_vacuum_scale_factor", "0"),
+    ] {
+        settings.options.push((option.into(), value.into()));
+    }
+    let cluster = Cluster::start_with(&settings).unwrap();
+    let (store, name) = store_with(&cluster, OPTIONS).await;
+    let (past, now) = ("events_2023_11", "events_2024_01");
+    let old = notes(1, 30);
+    publish(&store, &old).await.unwrap();
+    let new = notes(2, 30);
+    publish_at(&store, later(70), &new).await.unwrap();
+    purge(&store, &old[..10]).await;
+    vacuumed(&cluster, &name, past, 1).await;
+    tidy_all(&store).await;
+    let before = vacuums(&cluster, &name, past);
+    purge(&store, &old[10..20]).await;
+    // The server has looked at all tables again when it has come back to one of them twice.
+    for nth in 0..2 {
+        let times = vacuums(&cluster, &name, now);
+        purge(&store, &new[nth * 10..][..10]).await;
+        vacuumed(&cluster, &name, now, times + 1).await;
+    }
+    assert_eq!(vacuums(&cluster, &name, past), before);
+    purge(&store, &old[20..]).await;
+    assert_eq!(tidy_all(&store).await, 3, "given up, detached, dropped");
+    sound(&cluster, &name, &store).await;
+}
+
+/// A clock was ahead, and is set right: the month that it made past is vacuumed again.
+#[tokio::test(flavor = "multi_thread")]
+async fn autovacuum_comes_back_to_a_month_that_is_not_past_after_all() {
+    let cluster = rig::cluster();
+    let (store, name) = store_with(&cluster, OPTIONS).await;
+    let unvacuumed = || {
+        let sql = "SELECT relname FROM pg_class WHERE relkind = 'r'
+            AND reloptions @> '{autovacuum_enabled=off}' ORDER BY relname";
+        cluster.sql(&name, sql).unwrap()
+    };
+    publish(&store, &[note(1, 1)]).await.unwrap();
+    tidy_all(&store).await;
+    assert_eq!(unvacuumed(), "");
+    publish_at(&store, later(70), &[note(1, 2)]).await.unwrap();
+    tidy_all(&store).await;
+    assert_eq!(unvacuumed(), "events_2023_11");
+    publish(&store, &[note(1, 3)]).await.unwrap();
+    store.close().await;
+    let store = PostgresStore::open(&cluster.url(&name), OPTIONS).await.unwrap();
+    tidy_all(&store).await;
+    assert_eq!(unvacuumed(), "");
 }
 
 /// The kinds that statements take for versions are those that the rules take for versions.
