@@ -30,14 +30,16 @@ impl Tables {
         let blob = desk.dialect().blob();
         // What SQLite calls so is the place of a row itself.
         let number = if desk.dialect() == Dialect::Sqlite { "INTEGER" } else { "BIGINT" };
+        let clustered = if desk.dialect() == Dialect::Sqlite { " WITHOUT ROWID" } else { "" };
         desk.script(&format!(
             "CREATE TABLE {documents} (number {number} NOT NULL PRIMARY KEY,
                  event_id {blob} NOT NULL, topic BIGINT NOT NULL, created_at BIGINT NOT NULL,
                  seq BIGINT NOT NULL, target BIGINT NOT NULL, popularity BIGINT NOT NULL,
                  trail {blob} NOT NULL);
              CREATE INDEX {documents}_target ON {documents} (target);
-             CREATE TABLE {endorsements} (event {number} NOT NULL PRIMARY KEY,
-                 target BIGINT NOT NULL, author BIGINT NOT NULL, sort BIGINT NOT NULL);
+             CREATE TABLE {endorsements} (event BIGINT NOT NULL, rest BIGINT NOT NULL,
+                 target BIGINT NOT NULL, author BIGINT NOT NULL, sort BIGINT NOT NULL,
+                 PRIMARY KEY (event, rest)){clustered};
              CREATE TABLE {voices} (target BIGINT NOT NULL, author BIGINT NOT NULL,
                  sort BIGINT NOT NULL, events BIGINT NOT NULL, PRIMARY KEY (target, author, sort));
              CREATE TABLE {segments} (segment {number} NOT NULL PRIMARY KEY,

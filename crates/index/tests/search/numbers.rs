@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 
-use kukuri_event::UnixSeconds;
+use kukuri_event::{EventId, Pubkey, UnixSeconds};
 use kukuri_feed::{Generation, Sample};
-use kukuri_index::{Ask, DocumentKey, Effects, Model, Number, Start};
+use kukuri_index::{
+    Ask, DocumentKey, Effects, Endorsement, EndorsementSort, Model, Number, Start, Target,
+};
 use kukuri_testkit::generate::{Dice, Seed};
 
 use crate::rig::Rig;
@@ -154,5 +156,45 @@ async fn documents_that_want_one_number_come_and_go_as_any_others() {
         let remembered = "SELECT COUNT(*) FROM post_search_departed_g1 WHERE segment NOT IN
             (SELECT segment FROM post_search_segments_g1)";
         assert_eq!(rig.rows(remembered).await, [[0]], "{}", rig.name);
+    }
+}
+
+/// Replies to some notes, by ids that begin with the same eight bytes.
+fn replies(notes: &[Post]) -> Vec<Endorsement> {
+    let reply = |(nth, note): (usize, &Post)| {
+        let mut id = [7; 32];
+        id[8] = nth as u8;
+        Endorsement {
+            target: Target::event(Post::id_of(note.id)),
+            author: Pubkey::from_bytes([nth as u8 + 1; 32]),
+            sort: EndorsementSort::Reply,
+            event_id: EventId::from_bytes(id),
+        }
+    };
+    notes.iter().enumerate().map(reply).collect()
+}
+
+/// Of two that begin alike, which take some billions of tries, one was taken for the other.
+#[tokio::test]
+async fn endorsements_whose_ids_begin_alike_count_each() {
+    let notes = [post(1, "note one"), post(2, "note two"), post(3, "note three")];
+    let replies = replies(&notes);
+    let told_of = |nth: &[usize], here: bool| {
+        let reply = |nth: &usize| (replies[*nth].event_id, here.then_some(replies[*nth]));
+        Effects { endorsements: nth.iter().map(reply).collect(), ..Effects::default() }
+    };
+    let start = Start::First { now: UnixSeconds(NOW) };
+    let ask = Ask::new("note", vec![topic("main")], start).expect("a word");
+    for rig in Rig::both().await {
+        rig.create(FIRST).await;
+        let mut told = Told { rig: &rig, model: Model::default() };
+        told.tell(&[], &notes.iter().collect::<Vec<_>>()).await;
+        for (nth, here) in [(&[0][..], true), (&[1, 2], true), (&[0], false), (&[1, 2], false)] {
+            told.apply(told_of(nth, here)).await;
+            let step = format!("{nth:?} {here}");
+            told.assert_as_rebuilt(&step).await;
+            let found = rig.search(FIRST, &ask).await;
+            assert_eq!(found, told.model.search(&ask, HEAD), "{}: {step}", rig.name);
+        }
     }
 }
