@@ -16,7 +16,7 @@ use crate::tables::Tables;
 
 /// Changes with every change of what is kept of a text, its words, its trail, its numbers, and of the tables
 /// in which it is kept.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Other kinds than the standard ones make other documents of the same events, which is another version:
 /// a digest of them stands in so many bits beside the number.
 const KINDS_BITS: u32 = 24;

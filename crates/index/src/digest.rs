@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use kukuri_event::EventId;
-use kukuri_feed::{Desk, DeskError, Digest, Row, Sample, Value};
+use kukuri_feed::{Desk, DeskError, Digest, Row, Sample};
 
 use crate::block::{Posting, PostingKey};
 use crate::document::Number;
@@ -21,7 +21,7 @@ impl Tables {
         sample: Sample,
     ) -> Result<Digest, DeskError> {
         let Self { documents, endorsements, .. } = self;
-        let columns = "event_id, trail, topic, created_at, seq, target, popularity";
+        let columns = "event_id, trail, created_at, seq, target, popularity";
         let mut sampled: HashMap<Number, u64> = HashMap::new();
         let of_document = |row: &Row| {
             let digest = document(row, sample)?;
@@ -31,10 +31,11 @@ impl Tables {
             Ok(digest.unwrap_or(0))
         };
         let (mut rows, mut sum) =
-            self.fold(desk, documents, "number", columns, of_document).await?;
+            self.fold(desk, documents, ["number", "topic"], columns, of_document).await?;
         let columns = "target, author, sort";
         let of_events = |row: &Row| endorsement(row, sample);
-        let (count, part) = self.fold(desk, endorsements, "event", columns, of_events).await?;
+        let (count, part) =
+            self.fold(desk, endorsements, ["event", "rest"], columns, of_events).await?;
         rows += count;
         sum = sum.wrapping_add(part).wrapping_add(self.postings_of(desk, &sampled).await?);
         Ok(Digest { rows, hash: sum })
@@ -60,27 +61,27 @@ impl Tables {
         Ok(postings.iter().map(digest).fold(0, u64::wrapping_add))
     }
 
-    /// How many rows a table has, and the sum of what a function makes of each.
+    /// How many rows a table has, and the sum of what a function makes of each. The columns of the key come
+    /// first in a row.
     async fn fold(
         &self,
         desk: &mut Desk,
         table: &str,
-        key: &str,
+        key: [&str; 2],
         columns: &str,
         mut digest: impl FnMut(&Row) -> Result<u64, DeskError>,
     ) -> Result<(u64, u64), DeskError> {
-        let (mut rows, mut sum, mut after) = (0, 0_u64, None);
+        let (mut rows, mut sum, mut after) = (0, 0_u64, [i64::MIN; 2]);
+        let key = key.join(", ");
         let sql = format!(
-            "SELECT {key}, {columns} FROM {table} WHERE {key} > $1 OR $2 = 0
+            "SELECT {key}, {columns} FROM {table} WHERE ({key}) > ($1, $2)
                  ORDER BY {key} LIMIT {PAGE_ROWS}"
         );
         loop {
-            let begun: Vec<Value> =
-                vec![after.unwrap_or(0).into(), i64::from(after.is_some()).into()];
-            let page = desk.rows(&sql, begun).await?;
+            let page = desk.rows(&sql, after.map(Into::into).into()).await?;
             for row in &page {
                 sum = sum.wrapping_add(digest(row)?);
-                after = Some(row.int(0)?);
+                after = [row.int(0)?, row.int(1)?];
             }
             rows += page.len() as u64;
             if page.len() < PAGE_ROWS {
@@ -92,21 +93,21 @@ impl Tables {
 
 /// None for what is not in the sample.
 fn document(row: &Row, sample: Sample) -> Result<Option<u64>, DeskError> {
-    let mut bytes = row.blob(1)?;
+    let mut bytes = row.blob(2)?;
     if !EventId::from_slice(&bytes).is_some_and(|id| sample.takes(&id)) {
         return Ok(None);
     }
-    bytes.extend(row.blob(2)?);
-    for column in 3..=7 {
+    bytes.extend(row.blob(3)?);
+    for column in [1, 4, 5, 6, 7] {
         bytes.extend(row.int(column)?.to_be_bytes());
     }
     Ok(Some(hash(&bytes)))
 }
 
-/// An endorsement has the first eight bytes of its event's id, ordered as numbers are.
+/// An endorsement has the first bytes of its event's id, eight of them ordered as numbers are.
 fn endorsement(row: &Row, sample: Sample) -> Result<u64, DeskError> {
     let mut bytes = Vec::new();
-    for column in 0..=3 {
+    for column in 0..=4 {
         bytes.extend(row.int(column)?.to_be_bytes());
     }
     let first = (row.int(0)? as u64 ^ (1 << 63)).to_be_bytes()[0];

@@ -13,6 +13,7 @@
 mod block;
 mod consumer;
 mod cursor;
+mod departed;
 mod digest;
 mod document;
 mod effects;

@@ -238,6 +238,7 @@ impl Tables {
             if end.is_some() {
                 return Ok(());
             }
+            self.forget(desk, segment).await?;
             let sql = format!("DELETE FROM {segments} WHERE segment = $1");
             desk.execute(&sql, vec![segment.into()]).await?;
         }

@@ -5,8 +5,6 @@
 //! A document that leaves is gone from its table, and its postings lead nowhere. A segment of which half
 //! has left is written again without them.
 
-use std::collections::BTreeSet;
-
 use kukuri_feed::{Column, Desk, DeskError, Given, Row};
 
 use crate::block::{Block, Posting, PostingKey, cut, read};
@@ -15,8 +13,6 @@ use crate::tables::{Tables, list};
 
 /// Blocks that are written by one statement.
 const BLOCKS_PER_STATEMENT: usize = 1024;
-/// Removed documents that are looked for in a segment by one statement.
-const REMOVED_PER_STATEMENT: usize = 256;
 
 /// What is known of a segment without looking into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +20,7 @@ pub(crate) struct Segment {
     pub id: i64,
     pub postings: i64,
     pub documents: i64,
-    /// Of its documents, how many have left since it was written. One that came back and left again
-    /// counts again.
+    /// Of its documents, how many have left since it was written. Those that came back are in another one.
     pub removed: i64,
     pub oldest: Number,
     pub newest: Number,
@@ -91,20 +86,13 @@ impl Segment {
 }
 
 impl Tables {
-    /// Adds what new documents have, takes note of those that have left, and goes on with merges.
+    /// Adds what new documents have, and goes on with merges.
     pub(crate) async fn post(
         &self,
         desk: &mut Desk,
         mut postings: Vec<Posting>,
-        removed: &[Number],
     ) -> Result<(), DeskError> {
-        if postings.is_empty() && removed.is_empty() {
-            return Ok(());
-        }
         let mut segments = self.all_segments(desk).await?;
-        for segment in segments.iter_mut().filter(|segment| segment.state != State::Spent) {
-            self.note_removed(desk, segment, removed).await?;
-        }
         postings.sort_unstable();
         postings.dedup();
         let blocks = cut(&postings);
@@ -126,7 +114,7 @@ impl Tables {
         Ok(segments)
     }
 
-    async fn all_segments(&self, desk: &mut Desk) -> Result<Vec<Segment>, DeskError> {
+    pub(crate) async fn all_segments(&self, desk: &mut Desk) -> Result<Vec<Segment>, DeskError> {
         let sql = format!(
             "SELECT segment, postings, documents, removed, oldest, newest, state, next_key
                  FROM {} ORDER BY segment",
@@ -144,37 +132,6 @@ impl Tables {
             })
         };
         desk.rows(&sql, vec![]).await?.iter().map(segment).collect()
-    }
-
-    /// Counts those of some removed documents that are in a segment.
-    async fn note_removed(
-        &self,
-        desk: &mut Desk,
-        segment: &mut Segment,
-        removed: &[Number],
-    ) -> Result<(), DeskError> {
-        let within = segment.oldest..=segment.newest;
-        let removed: BTreeSet<Number> =
-            removed.iter().copied().filter(|number| within.contains(number)).collect();
-        let keys: BTreeSet<i64> =
-            removed.iter().map(|number| PostingKey::presence(*number).0).collect();
-        let keys: Vec<i64> = keys.into_iter().collect();
-        let mut found: BTreeSet<Number> = BTreeSet::new();
-        for keys in keys.chunks(REMOVED_PER_STATEMENT) {
-            for row in self.blocks_of(desk, &[segment.id], keys, 0).await? {
-                let wanted = |key: PostingKey| key.is_presence().then_some(());
-                let block = (PostingKey(row.int(1)?), &row.blob(2)?[..]);
-                read(block, PostingKey::MAX, wanted, |(), number| {
-                    found.extend(Some(number).filter(|number| removed.contains(number)));
-                })?;
-            }
-        }
-        if !found.is_empty() {
-            segment.removed += found.len() as i64;
-            let sql = format!("UPDATE {} SET removed = $2 WHERE segment = $1", self.segments);
-            desk.execute(&sql, vec![segment.id.into(), segment.removed.into()]).await?;
-        }
-        Ok(())
     }
 
     /// The blocks of some segments in which there may be something of the keys from one of `firsts` up to
@@ -305,7 +262,7 @@ mod tests {
                 |key| move |number| Posting { key: PostingKey(key), number: Number(number) };
             let common = (0..DOCUMENTS).map(posting(1000));
             let postings = common.chain((0..3).map(posting(2000))).collect();
-            tables.post(desk, postings, &[]).await.expect("writes");
+            tables.post(desk, postings).await.expect("writes");
             let mut read = Vec::new();
             for key in [999, 1000, 1001, 1999, 2000, 2001] {
                 read.push(tables.blocks_of(desk, &[1], &[key], 0).await.expect("reads").len());

@@ -1,5 +1,5 @@
-//! The tables of a generation, the same in both databases: documents, who endorses them, and the segments
-//! that tell which document has which term.
+//! The tables of a generation, the same in both databases: documents, who endorses them, the segments
+//! that tell which document has which term, and whose numbers in them lead nowhere.
 
 use kukuri_feed::{Desk, DeskError, Dialect, Generation};
 
@@ -10,6 +10,7 @@ pub(crate) struct Tables {
     pub voices: String,
     pub segments: String,
     pub blocks: String,
+    pub departed: String,
 }
 
 impl Tables {
@@ -20,22 +21,25 @@ impl Tables {
             voices: generation.table("post_search_voices"),
             segments: generation.table("post_search_segments"),
             blocks: generation.table("post_search_blocks"),
+            departed: generation.table("post_search_departed"),
         }
     }
 
     pub(crate) async fn create(&self, desk: &mut Desk) -> Result<(), DeskError> {
-        let Self { documents, endorsements, voices, segments, blocks } = self;
+        let Self { documents, endorsements, voices, segments, blocks, departed } = self;
         let blob = desk.dialect().blob();
         // What SQLite calls so is the place of a row itself.
         let number = if desk.dialect() == Dialect::Sqlite { "INTEGER" } else { "BIGINT" };
+        let clustered = if desk.dialect() == Dialect::Sqlite { " WITHOUT ROWID" } else { "" };
         desk.script(&format!(
             "CREATE TABLE {documents} (number {number} NOT NULL PRIMARY KEY,
                  event_id {blob} NOT NULL, topic BIGINT NOT NULL, created_at BIGINT NOT NULL,
                  seq BIGINT NOT NULL, target BIGINT NOT NULL, popularity BIGINT NOT NULL,
                  trail {blob} NOT NULL);
              CREATE INDEX {documents}_target ON {documents} (target);
-             CREATE TABLE {endorsements} (event {number} NOT NULL PRIMARY KEY,
-                 target BIGINT NOT NULL, author BIGINT NOT NULL, sort BIGINT NOT NULL);
+             CREATE TABLE {endorsements} (event BIGINT NOT NULL, rest BIGINT NOT NULL,
+                 target BIGINT NOT NULL, author BIGINT NOT NULL, sort BIGINT NOT NULL,
+                 PRIMARY KEY (event, rest)){clustered};
              CREATE TABLE {voices} (target BIGINT NOT NULL, author BIGINT NOT NULL,
                  sort BIGINT NOT NULL, events BIGINT NOT NULL, PRIMARY KEY (target, author, sort));
              CREATE TABLE {segments} (segment {number} NOT NULL PRIMARY KEY,
@@ -43,14 +47,17 @@ impl Tables {
                  oldest BIGINT NOT NULL, newest BIGINT NOT NULL,
                  state BIGINT NOT NULL, next_key BIGINT NOT NULL);
              CREATE TABLE {blocks} (segment BIGINT NOT NULL, key BIGINT NOT NULL,
-                 part BIGINT NOT NULL, block {blob} NOT NULL, PRIMARY KEY (segment, key, part));"
+                 part BIGINT NOT NULL, block {blob} NOT NULL, PRIMARY KEY (segment, key, part));
+             CREATE TABLE {departed} (number BIGINT NOT NULL, segment BIGINT NOT NULL,
+                 event_id {blob} NOT NULL, topic BIGINT NOT NULL, PRIMARY KEY (number, segment));
+             CREATE INDEX {departed}_segment ON {departed} (segment);"
         ))
         .await
     }
 
     pub(crate) async fn discard(&self, desk: &mut Desk) -> Result<(), DeskError> {
-        let Self { documents, endorsements, voices, segments, blocks } = self;
-        for table in [documents, endorsements, voices, segments, blocks] {
+        let Self { documents, endorsements, voices, segments, blocks, departed } = self;
+        for table in [documents, endorsements, voices, segments, blocks, departed] {
             desk.script(&format!("DROP TABLE IF EXISTS {table}")).await?;
         }
         Ok(())

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kukuri_event::EventId;
-use kukuri_feed::{Column, Desk, DeskError, Given};
+use kukuri_feed::{Column, Desk, DeskError, Given, Row};
 
 use crate::effects::Effects;
 use crate::endorsement::Endorsement;
@@ -27,6 +27,20 @@ impl Voice {
     }
 }
 
+/// What an event that endorses is known by: so much of its id that nobody finds another that begins alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct EventKey {
+    event: i64,
+    rest: i64,
+}
+
+impl EventKey {
+    fn of(id: &EventId) -> Self {
+        let rest = id.as_bytes()[8..].first_chunk().expect("an id has 32 bytes");
+        Self { event: id.prefix(), rest: i64::from_be_bytes(*rest) }
+    }
+}
+
 impl Tables {
     /// Returns those targets whose voices have changed.
     pub(crate) async fn replace_endorsements(
@@ -34,37 +48,58 @@ impl Tables {
         desk: &mut Desk,
         effects: &Effects,
     ) -> Result<BTreeSet<i64>, DeskError> {
-        let events: Vec<i64> = effects.endorsements.keys().map(EventId::prefix).collect();
-        if events.is_empty() {
-            return Ok(BTreeSet::new());
+        let here = self.endorsing(desk, effects).await?;
+        let (mut new, mut gone) = (Vec::new(), Vec::new());
+        for (id, effect) in &effects.endorsements {
+            let key = EventKey::of(id);
+            match (effect, here.get(&key)) {
+                (Some(endorsement), None) => new.push((key, Voice::of(endorsement))),
+                (None, Some(voice)) => gone.push((key, *voice)),
+                // The same event endorses the same.
+                (Some(_), Some(_)) | (None, None) => {}
+            }
+        }
+        let mut changes: BTreeMap<Voice, i64> = BTreeMap::new();
+        for (voices, change) in [(&new, 1), (&gone, -1)] {
+            voices.iter().for_each(|(_, voice)| *changes.entry(*voice).or_default() += change);
         }
         let table = &self.endorsements;
-        let (rows, value) = list(desk.dialect(), 1, &events);
-        let sql = format!("SELECT target, author, sort FROM {table} WHERE event IN {rows}");
-        let mut changes: BTreeMap<Voice, i64> = BTreeMap::new();
-        for row in desk.rows(&sql, vec![value.clone().into()]).await? {
-            let voice = Voice { target: row.int(0)?, author: row.int(1)?, sort: row.int(2)? };
-            *changes.entry(voice).or_default() -= 1;
-        }
-        let sql = format!("DELETE FROM {table} WHERE event IN {rows}");
-        desk.execute(&sql, vec![value.into()]).await?;
-
-        let new: Vec<&Endorsement> = effects.endorsements.values().flatten().collect();
-        let voices: Vec<Voice> = new.iter().map(|one| Voice::of(one)).collect();
-        for voice in &voices {
-            *changes.entry(*voice).or_default() += 1;
-        }
-        let event = |one: &&Endorsement| one.event_id.prefix();
-        let [target, author, sort] = columns(&voices);
-        let given = Given::new([("event", new.iter().map(event).collect()), target, author, sort]);
+        let sql =
+            format!("DELETE FROM {table} WHERE (event, rest) IN (SELECT event, rest FROM given)");
+        let (keys, _): (Vec<EventKey>, Vec<Voice>) = gone.into_iter().unzip();
+        desk.bulk(&sql, Given::new(key_columns(&keys))).await?;
         let sql = format!(
-            "INSERT INTO {table} (event, target, author, sort)
-                 SELECT event, target, author, sort FROM given"
+            "INSERT INTO {table} (event, rest, target, author, sort)
+                 SELECT event, rest, target, author, sort FROM given"
         );
-        desk.bulk(&sql, given).await?;
+        let (keys, voices): (Vec<EventKey>, Vec<Voice>) = new.into_iter().unzip();
+        let ([event, rest], [target, author, sort]) = (key_columns(&keys), columns(&voices));
+        desk.bulk(&sql, Given::new([event, rest, target, author, sort])).await?;
         changes.retain(|_, change| *change != 0);
         self.change_voices(desk, &changes).await?;
         Ok(changes.keys().map(|voice| voice.target).collect())
+    }
+
+    /// Those events of a batch that endorse something already, and perhaps others that begin alike.
+    async fn endorsing(
+        &self,
+        desk: &mut Desk,
+        effects: &Effects,
+    ) -> Result<BTreeMap<EventKey, Voice>, DeskError> {
+        let events: Vec<i64> = effects.endorsements.keys().map(EventId::prefix).collect();
+        if events.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let (rows, value) = list(desk.dialect(), 1, &events);
+        let sql = format!(
+            "SELECT event, rest, target, author, sort FROM {} WHERE event IN {rows}",
+            self.endorsements
+        );
+        let endorsing = |row: &Row| {
+            let key = EventKey { event: row.int(0)?, rest: row.int(1)? };
+            Ok((key, Voice { target: row.int(2)?, author: row.int(3)?, sort: row.int(4)? }))
+        };
+        desk.rows(&sql, vec![value.into()]).await?.iter().map(endorsing).collect()
     }
 
     /// Adds to how often each has spoken. Those that are not heard any more leave.
@@ -146,5 +181,12 @@ fn columns(voices: &[Voice]) -> [(&'static str, Column); 3] {
         ("target", voices.iter().map(|voice| voice.target).collect()),
         ("author", voices.iter().map(|voice| voice.author).collect()),
         ("sort", voices.iter().map(|voice| voice.sort).collect()),
+    ]
+}
+
+fn key_columns(keys: &[EventKey]) -> [(&'static str, Column); 2] {
+    [
+        ("event", keys.iter().map(|key| key.event).collect()),
+        ("rest", keys.iter().map(|key| key.rest).collect()),
     ]
 }

@@ -44,7 +44,9 @@ impl Tables {
             postings.extend(document.text.terms.iter().map(posting));
             postings.push(Posting { key: PostingKey::presence(*number), number: *number });
         }
-        self.post(desk, postings, &changes.removed).await?;
+        if !postings.is_empty() || !changes.removed.is_empty() {
+            self.post(desk, postings).await?;
+        }
         let touched = self.replace_endorsements(desk, &effects).await?;
         let new = changes.new.iter().map(|one| one.target.prefix()).collect();
         self.count(desk, new, touched).await
@@ -83,17 +85,6 @@ impl Tables {
         Ok(changes)
     }
 
-    async fn remove(&self, desk: &mut Desk, numbers: &[Number]) -> Result<(), DeskError> {
-        if numbers.is_empty() {
-            return Ok(());
-        }
-        let numbers: Vec<i64> = numbers.iter().map(|number| number.0).collect();
-        let (table, value) = list(desk.dialect(), 1, &numbers);
-        let sql = format!("DELETE FROM {} WHERE number IN {table}", self.documents);
-        desk.execute(&sql, vec![value.into()]).await?;
-        Ok(())
-    }
-
     async fn put_again(&self, desk: &mut Desk, again: &[(Number, Seq)]) -> Result<(), DeskError> {
         let documents = &self.documents;
         let sql = format!(
@@ -108,8 +99,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Gives each document the first of its numbers that no other has, in the order of numbers, in
-    /// which they are written best.
+    /// Gives each document the first of its numbers that no other has or has left behind, in the order of
+    /// numbers, in which they are written best.
     async fn place<'a>(
         &self,
         desk: &mut Desk,
@@ -121,10 +112,11 @@ impl Tables {
             let number = |one: &Document| Number::choices(one.created_at, &one.key)[choice];
             let numbers: Vec<Number> = open.iter().map(|one| number(one)).collect();
             let wanted: Vec<i64> = numbers.iter().map(|number| number.0).collect();
-            let taken = self.taken(desk, &wanted).await?;
+            let owners = self.owners(desk, &wanted).await?;
             open = std::iter::zip(open, numbers)
                 .filter(|(document, number)| {
-                    let free = !taken.contains(number) && !placed.contains_key(number);
+                    let taken = owners.get(number).is_some_and(|owner| !owner.is(&document.key));
+                    let free = !taken && !placed.contains_key(number);
                     if free {
                         placed.insert(*number, *document);
                     }

@@ -20,6 +20,8 @@ mod many;
 mod merges;
 #[path = "search/names.rs"]
 mod names;
+#[path = "search/numbers.rs"]
+mod numbers;
 #[path = "search/rig.rs"]
 mod rig;
 #[path = "search/scene.rs"]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use kukuri_core::admission::Topicless;
 use kukuri_core::{Capacity, Keeping, OnFull, Retention};
 use kukuri_event::{Kind, UnixSeconds};
+use kukuri_feed::OnLoss;
 use kukuri_index::{KINDS_DEFAULT, Kinds, KindsError};
 use kukuri_relay::{Auth, AuthPolicy, RelayLimits};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,7 @@ pub struct SearchSection {
     pub mode: SearchMode,
     pub kinds: Vec<u16>,
     pub stale_seconds: u64,
+    pub rebuild: RebuildChoice,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -68,6 +70,17 @@ pub enum SearchMode {
     #[default]
     On,
     Off,
+}
+
+/// Who begins a new index when the old one does not lead on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RebuildChoice {
+    /// The node.
+    #[default]
+    Auto,
+    /// The operator.
+    Manual,
 }
 
 /// How long what is kept.
@@ -210,6 +223,7 @@ impl Default for SearchSection {
             mode: SearchMode::On,
             kinds: KINDS_DEFAULT.iter().map(|kind| kind.0).collect(),
             stale_seconds: 10,
+            rebuild: RebuildChoice::Auto,
         }
     }
 }
@@ -239,6 +253,13 @@ impl BackfillSection {
 }
 
 impl SearchSection {
+    pub fn on_loss(&self) -> OnLoss {
+        match self.rebuild {
+            RebuildChoice::Auto => OnLoss::Rebuild,
+            RebuildChoice::Manual => OnLoss::Halt,
+        }
+    }
+
     pub fn kinds(&self) -> Result<Kinds, KindsError> {
         Kinds::new(self.kinds.iter().copied().map(Kind))
     }

@@ -15,7 +15,7 @@ pub fn bytes(total: u64) -> ProgressBar {
 
 /// Work of a known number of things.
 pub fn count(total: u64) -> ProgressBar {
-    styled(ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} {msg} {eta} left")
+    styled(ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} {msg} {per_sec} {eta} left")
 }
 
 /// Work of unknown size.

@@ -8,6 +8,7 @@ use anyhow::Context;
 use kukuri_api::{Api, ApiConfig, Finder};
 use kukuri_client::sync::{FETCH_IDS_MAX, IDS_MAX, PeerConfig};
 use kukuri_fanout::{Fanout, FanoutConfig};
+use kukuri_feed::RunnerConfig;
 use kukuri_index::Index;
 use kukuri_lane::{Health, Lane};
 use kukuri_relay::{About, OpenGate, Relay, RelayConfig, serve_with};
@@ -60,7 +61,10 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let ground = Ground {
         store: Arc::clone(&store),
         place: consumer_place(common),
-        config: opened.runner_config(config.upkeep().disk_reserve_bytes),
+        config: RunnerConfig {
+            on_loss: config.search.on_loss(),
+            ..opened.runner_config(config.upkeep().disk_reserve_bytes)
+        },
     };
     let mut wanted = registered(&config.search.kinds().expect("settings are checked"));
     let finder = finder(&opened, &ground, &config.search);

@@ -80,7 +80,9 @@ stories! {
         search_is_paused_and_goes_on
         search_reads_the_feed_again
         a_rebuild_beside_ingest_fails_no_question
+        a_rebuild_is_given_up
         search_begins_anew_beside_a_restored_store
+        search_begins_anew_when_the_operator_says_so
         other_kinds_make_another_index;
     http:
         http_and_nip50_find_what_people_expect

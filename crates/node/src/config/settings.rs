@@ -209,6 +209,10 @@ pub static SETTINGS: &[Setting] = &[
         "From how many seconds on it is said in answers by how much the index is behind.",
     ),
     setting(
+        "search.rebuild",
+        "Who begins a new index when the old one does not lead on, because the feed has forgotten what comes next, a store was restored, or the program or the kinds are others: \"auto\", by itself, or \"manual\", when the operator says so (consumer rebuild search).",
+    ),
+    setting(
         "backfill.from",
         "Relays of other nodes that are asked for what this one has missed of its topics (NIP-77), such as ws://other.example:7777. Topics can say no (topic policy).",
     ),

@@ -1,5 +1,6 @@
 //! What an operator sees of consumers and can do about them, beside a running node.
 
+use kukuri_event::Event;
 use kukuri_feed::Consumer;
 use kukuri_index::Index;
 use kukuri_store::conformance::signing::{Author, Draft};
@@ -176,9 +177,37 @@ pub fn a_rebuild_beside_ingest_fails_no_question(site: &Site) {
     running.end();
 }
 
-/// Beside an older store, the index of a newer one is not read on as if it were its own, even when the feed
-/// has grown again to where the index had come: it is built anew, and nobody has to ask for it.
-pub fn search_begins_anew_beside_a_restored_store(site: &Site) {
+/// By whoever began it, or by somebody else; what was read is read on.
+pub fn a_rebuild_is_given_up(site: &Site) {
+    let running = Running::spawn(&mut patient(site));
+    let mut asker = Asker::connect(&running);
+    asker.publish(note("杉 before"));
+    running.finds("杉", &["杉 before"]);
+    // Nobody builds while the consumer is paused: so it is certain that it is not complete.
+    operate(site, &["pause", "search"]);
+    let generations = || status(site)["generations"].as_array().unwrap().len();
+    for (by_signal, code) in [(false, 1), (true, 130)] {
+        let mut command = site.command_now(&["consumer", "rebuild", "search"]);
+        let mut rebuild = Process::spawn(&mut command).unwrap();
+        wait_for("a generation is begun", LIMIT, || (generations() == 2).then_some(())).unwrap();
+        match by_signal {
+            true => rebuild.interrupt().unwrap(),
+            false => operate(site, &["rebuild", "search", "--cancel"]),
+        }
+        assert_eq!(rebuild.wait(LIMIT).unwrap().code(), Some(code), "{}", rebuild.stderr());
+        assert!(rebuild.stderr().contains("given up"), "{}", rebuild.stderr());
+        assert_eq!(generations(), 1);
+    }
+    ended(&mut site.command_now(&["consumer", "rebuild", "search", "--cancel"])).code(1);
+    operate(site, &["resume", "search"]);
+    asker.publish(note("杉 after"));
+    running.finds("after", &["杉 after"]);
+    assert_eq!(active(&status(site)).unwrap()["generation"], 1);
+    running.end();
+}
+
+/// Puts an older store under the index of a newer one. Returns what the older one does not have.
+fn restore_older(site: &Site) -> Event {
     let saved = site.path("saved");
     let running = Running::spawn(&mut patient(site));
     let mut asker = Asker::connect(&running);
@@ -193,22 +222,55 @@ pub fn search_begins_anew_beside_a_restored_store(site: &Site) {
     running.end();
     site.lose_events();
     ended(&mut site.command_now(&["restore", text(&saved)])).ok();
+    lost
+}
 
+/// The generation of the search that is read.
+fn active(status: &Value) -> Option<&Value> {
+    status["generations"].as_array().unwrap().iter().find(|one| one["role"] == "active")
+}
+
+/// Beside an older store, the index of a newer one is not read on as if it were its own, even when the feed
+/// has grown again to where the index had come: it is built anew, and nobody has to ask for it.
+pub fn search_begins_anew_beside_a_restored_store(site: &Site) {
+    let lost = restore_older(site);
     let running = Running::spawn(&mut patient(site));
     let mut asker = Asker::connect(&running);
     asker.publish(note("梨 new"));
     asker.publish(Draft::new(5, system_time()).tag("e", lost.id().to_hex()));
     let anew = wait_for("the index of the restored store", LIMIT, || {
         let status = status(site);
-        let generations = status["generations"].as_array().unwrap();
-        let active = generations.iter().find(|one| one["role"] == "active")?.clone();
-        (active["generation"] == 2 && active["last_seq"] == status["head"]).then_some(active)
+        let active = active(&status)?;
+        let there = active["generation"] == 2 && active["last_seq"] == status["head"];
+        there.then(|| active.clone())
     });
     assert_eq!(anew.unwrap()["parked"], 0);
     let mut found = asker.search(words("梨")).unwrap();
     found.sort_unstable();
     assert_eq!(found, ["梨 new", "梨 saved"]);
     assert_eq!(running.page(TOPIC, "lost", "").1["items"], json!([]));
+    running.end();
+}
+
+/// The same where the operator wants to be asked: the search says what it waits for, and skips nothing.
+pub fn search_begins_anew_when_the_operator_says_so(site: &Site) {
+    restore_older(site);
+    let running = Running::spawn(patient(site).env("KUKURI_SEARCH_REBUILD", "manual"));
+    let mut asker = Asker::connect(&running);
+    asker.publish(note("梨 new"));
+    let halted = || active(&status(site))?["halted"].as_str().map(str::to_owned);
+    let why = wait_for("the search halts", LIMIT, halted).unwrap();
+    assert!(why.contains("consumer rebuild search"), "{why}");
+    let before = status(site);
+    assert_eq!(before["generations"].as_array().unwrap().len(), 1, "{before}");
+    assert_eq!(running.metric("kukuri_consumer_halted"), Some(1.0));
+
+    operate(site, &["rebuild", "search"]);
+    assert_eq!(active(&status(site)).unwrap()["generation"], 2);
+    running.finds("new", &["梨 new"]);
+    let mut found = asker.search(words("梨")).unwrap();
+    found.sort_unstable();
+    assert_eq!(found, ["梨 new", "梨 saved"]);
     running.end();
 }
 
