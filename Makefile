@@ -15,7 +15,7 @@ lint: ## Check format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-bench: setup ## Measure stores, search, the node next to another relay, beside a purge, and with another node to fetch from; PURGED=1000000 for a larger one
+bench: setup ## Measure stores, search, the node next to another relay, beside a purge, with another node to fetch from, and beside one to gossip with; PURGED=1000000 for a larger one
 	cargo bench -p kukuri-node --bench heart
 	cargo bench -p kukuri-index --bench search -- $(or $(SEARCHED),1000000)
 	cargo build --release -p kukuri-node -p kukuri-bench
@@ -23,6 +23,7 @@ bench: setup ## Measure stores, search, the node next to another relay, beside a
 	target/release/kukuri-bench suite
 	target/release/kukuri-bench search
 	target/release/kukuri-bench sync
+	target/release/kukuri-bench gossip
 	target/release/kukuri-bench purge --events $(or $(PURGED),200000)
 
 torture: setup ## Kill, cut and fill for longer than `make test` does

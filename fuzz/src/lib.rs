@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 
 use kukuri_client::sync::{Dated, Reconciler};
-use kukuri_core::admission::{Rate, Topicless};
-use kukuri_core::{NetworkId, TopicId, UnixMillis};
+use kukuri_core::admission::{Age, Door, Rate, Topicless};
+use kukuri_core::{Limits, NetworkId, TopicId, UnixMillis};
 use kukuri_event::{Event, EventId, Filter, Pubkey, UnixSeconds};
+use kukuri_gossip::PeerHint;
+use kukuri_gossip::message::read;
 use kukuri_index::{
     Ask, Cursor, NameCursor, NameQuery, NamedTopic, Names, QUERY_TERMS_MAX, Query,
     SNIPPET_CHARS_MAX, Start, snippet, text_of,
@@ -116,6 +118,34 @@ pub fn neg(text: &str) {
         if let Ok(step) = asks.answered(&line) {
             let named = 32 * step.need.len();
             assert!(named <= line.len(), "more ids than were sent: {named} of {}", line.len());
+        }
+    }
+}
+
+/// Messages of a swarm, as they are and line by line in hex: what is taken for an event carries the topic of
+/// the swarm and fits, whatever it came in. Peers that are named are those that were written.
+pub fn swarm(text: &str) {
+    let door = Door {
+        limits: &Limits::STANDARD,
+        topicless: Topicless::Reject,
+        age: Age::Any,
+        now: UnixMillis(1_773_100_900_000),
+        handles: &|_| true,
+    };
+    let messages = text.lines().filter_map(|line| hex::decode(line).ok());
+    for bytes in messages.chain([text.as_bytes().to_vec()]) {
+        let Ok(screened) = read(&bytes, &TopicId::global(), &door) else { continue };
+        assert!(screened.topics().contains(&TopicId::global()));
+        let json = screened.event().to_json();
+        assert!(json.len() <= Limits::STANDARD.event_bytes_max);
+        let again = read(json.as_bytes(), &TopicId::global(), &door).expect("it was read before");
+        assert_eq!(again.event(), screened.event());
+        // Whether somebody has signed it is found out without harm.
+        let _ = screened.verify();
+    }
+    for line in text.lines() {
+        if let Ok(hint) = line.parse::<PeerHint>() {
+            assert_eq!(hint.to_string().parse().as_ref(), Ok(&hint));
         }
     }
 }

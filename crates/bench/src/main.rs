@@ -5,6 +5,7 @@
 //! per operation where its process is known.
 
 mod ears;
+mod gossip;
 mod load;
 mod meter;
 mod purge;
@@ -91,6 +92,8 @@ enum Scenario {
     Purge(purge::PurgeArgs),
     /// How fast a node gets from another one what it has missed, and how many bytes it takes, with both stores.
     Sync(sync::SyncArgs),
+    /// How soon an event gets from one node to another by gossip, and what it costs there, with both stores.
+    Gossip(gossip::GossipArgs),
     /// How soon this node finds what was published, and what a stopped index costs, with both stores.
     Search(search::SearchArgs),
 }
@@ -143,6 +146,7 @@ async fn main() -> anyhow::Result<()> {
         Scenario::Suite(args) => return suite::run(args).await,
         Scenario::Purge(args) => return purge::run(args).await,
         Scenario::Search(args) => return search::run(args).await,
+        Scenario::Gossip(args) => return gossip::run(args).await,
         Scenario::Sync(args) => return sync::run(args).await,
     };
     report.print()

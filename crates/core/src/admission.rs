@@ -16,6 +16,11 @@ use crate::{Limits, Rejection, Source, TopicId, UnixMillis};
 /// Access-control kinds travel between peers only; a node neither takes nor passes them on.
 const P2P_ONLY: [Kind; 3] = [Kind(39020), Kind(39021), Kind(39022)];
 
+/// Whether events of a kind travel between peers only.
+pub fn is_p2p_only(kind: Kind) -> bool {
+    P2P_ONLY.contains(&kind)
+}
+
 /// What to do with events that carry no topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topicless {
@@ -73,7 +78,7 @@ pub fn screen(text: &str, rate: Rate, door: &Door<'_>) -> Result<Screened, Rejec
     }
     let event = Event::parse(text).map_err(Rejection::Malformed)?;
     check_counts(&event, door.limits)?;
-    if P2P_ONLY.contains(&event.kind()) {
+    if is_p2p_only(event.kind()) {
         return Err(Rejection::P2pOnly);
     }
     if event.kind() == Kind::AUTH {

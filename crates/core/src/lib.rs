@@ -19,6 +19,7 @@ mod needs;
 mod node;
 mod plan;
 mod policy;
+pub mod rate;
 mod record;
 mod rejection;
 mod time;

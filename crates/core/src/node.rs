@@ -114,6 +114,8 @@ pub enum Task {
     Upkeep,
     /// Asking other nodes for what is missing.
     Backfill,
+    /// Being in the swarms of the topics.
+    Gossip,
 }
 
 /// An instance of the program, named by a random number.

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use crate::backfill::Backfilled;
 use crate::consumers::{Opened, write_metrics};
+use crate::gossip::{Gossiping, State as GossipState};
 use crate::upkeep::Upkept;
 
 /// How long a store that is asked whether it is there may take.
@@ -36,6 +37,7 @@ pub struct Node {
     pub api: Arc<Api>,
     pub upkept: watch::Receiver<Upkept>,
     pub backfilled: watch::Receiver<Backfilled>,
+    pub gossiping: watch::Receiver<Gossiping>,
     pub consumers: Opened,
     pub clock: Clock,
 }
@@ -69,8 +71,13 @@ async fn readyz(State(node): State<Arc<Node>>) -> Response {
     };
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let (store, lane, relay, live) = (word(&store), word(&lane), word(&relay), word(&live));
-    let body =
+    let mut body =
         json!({ "ready": ready, "store": store, "lane": lane, "relay": relay, "live": live });
+    // Clients can be sent here whether it gossips or not.
+    let gossiping = node.gossiping.borrow().clone();
+    if gossiping.state != GossipState::Off {
+        body["gossip"] = word(&gossiping.trouble());
+    }
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
@@ -140,6 +147,7 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
     out.gauge("feed_head", "The last feed row.", *node.store.heads().borrow());
     upkeep(&mut out, &node).await;
     backfill(&mut out, &node.backfilled.borrow());
+    gossip(&mut out, &node.gossiping.borrow());
     write_metrics(&mut out.0, &node.consumers, (node.clock)()).await;
     out.gauge("lane_running", "Whether commits are possible.", u8::from(self::lane(&node).is_ok()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], out.0).into_response()
@@ -194,6 +202,46 @@ fn backfill(out: &mut Metrics, backfilled: &Backfilled) {
     );
     out.gauge("backfill_holds", "Whether this process does it.", u8::from(backfilled.holds));
     out.gauge("backfill_stopped", "Whether the ladder stops it.", u8::from(backfilled.stopped));
+}
+
+fn gossip(out: &mut Metrics, gossiping: &Gossiping) {
+    let Some(status) = &gossiping.status else {
+        out.gauge("gossip_running", "Whether this process is in the swarms.", 0);
+        return;
+    };
+    let stats = &status.stats;
+    out.gauge("gossip_running", "Whether this process is in the swarms.", 1);
+    out.gauge("gossip_topics", "Swarms of topics.", status.topics.len());
+    out.gauge("gossip_topics_joined", "Those with neighbours.", status.joined());
+    out.gauge("gossip_topics_left_out", "Topics without a swarm.", status.left_out);
+    out.gauge("gossip_connected", "Nodes that are connected.", status.connected.len());
+    out.gauge("gossip_muted", "Nodes that are not listened to.", status.muted.len());
+    let counters = [
+        ("received", "Messages of neighbours.", stats.received),
+        ("accepted", "Those that were taken in.", stats.accepted),
+        ("duplicates", "Those that were known.", stats.duplicates),
+        ("refused", "Those that the rules refuse.", stats.refused),
+        ("foreign", "Those without the topic of their swarm.", stats.foreign),
+        ("unreadable", "Those that hold no event.", stats.unreadable),
+        ("oversized", "Those that are too large.", stats.oversized),
+        ("bad_signatures", "Those that nobody has signed.", stats.bad_signatures),
+        ("over_rate", "Those that came too fast.", stats.over_rate),
+        ("from_muted", "Those of muted neighbours.", stats.from_muted),
+        ("overloaded", "Those for which the lane had no room.", stats.overloaded),
+        ("mutes", "How often a neighbour was muted.", stats.mutes),
+        ("broadcasts", "Events sent to swarms.", stats.broadcasts),
+        ("unheard", "Events for swarms without neighbours.", stats.unheard),
+        ("kept_back", "Events that are protected or too large.", stats.kept_back),
+        ("out_dropped", "Events for which a queue was full.", stats.out_dropped),
+        ("lags", "How often messages were lost because we were slow.", stats.lags),
+        ("rejoins", "Subscriptions that were made again.", stats.rejoins),
+        ("dials", "Connections that were tried.", stats.dials),
+        ("dials_failed", "Those that failed.", stats.dials_failed),
+        ("connections_refused", "Connections that were refused.", stats.connections_refused),
+    ];
+    for (name, help, value) in counters {
+        out.counter(&format!("gossip_{name}"), help, value);
+    }
 }
 
 struct Metrics(String);

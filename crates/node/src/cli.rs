@@ -160,6 +160,9 @@ pub enum Command {
     /// Consumers of the feed, such as search: how they are doing, and what can be done about it.
     #[command(subcommand)]
     Consumer(ConsumerCommand),
+    /// Other nodes: how they can reach this one, and how it is doing among them.
+    #[command(subcommand)]
+    Gossip(GossipCommand),
     /// What the node holds, topic by topic, what it allows, and where the feed begins and ends.
     Status {
         /// One JSON object.
@@ -247,6 +250,18 @@ pub enum TopiclessChoice {
 pub enum AuthChoice {
     Off,
     Required,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GossipCommand {
+    /// Print how other nodes can name this one in their gossip.peers, one form per line.
+    Info,
+    /// Print how the node that runs here is doing, topic by topic.
+    Status {
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -13,7 +13,7 @@ use kukuri_core::{Capacity, Keeping, OnFull, Retention};
 use kukuri_event::{Kind, UnixSeconds};
 use kukuri_feed::OnLoss;
 use kukuri_index::{KINDS_DEFAULT, Kinds, KindsError};
-use kukuri_relay::{Auth, AuthPolicy, RelayLimits};
+use kukuri_relay::{Allowance, Auth, AuthPolicy, RelayLimits};
 use serde::{Deserialize, Serialize};
 
 pub use layers::{ConfigError, Layers};
@@ -40,6 +40,7 @@ pub struct Config {
     pub capacity: CapacitySection,
     pub search: SearchSection,
     pub backfill: BackfillSection,
+    pub gossip: GossipSection,
     pub limits: RelayLimits,
 }
 
@@ -52,6 +53,37 @@ pub struct BackfillSection {
     pub window_days: u32,
     pub per_second: u32,
     pub events_max: u64,
+}
+
+/// Whether and where the node meets others in the swarms of its topics.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GossipSection {
+    pub mode: GossipMode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+    pub peers: Vec<String>,
+    pub relays: Vec<String>,
+    pub discovery: DiscoveryMode,
+    pub mute_seconds: u64,
+    pub neighbour: Allowance,
+    pub all: Allowance,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GossipMode {
+    #[default]
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DiscoveryMode {
+    #[default]
+    Off,
+    Dns,
 }
 
 /// Whether events can be found by their words, and which.
@@ -187,6 +219,7 @@ impl Default for Config {
             capacity: CapacitySection::default(),
             search: SearchSection::default(),
             backfill: BackfillSection::default(),
+            gossip: GossipSection::default(),
             limits: RelayLimits::STANDARD,
         }
     }
@@ -236,6 +269,21 @@ impl Default for BackfillSection {
             window_days: 30,
             per_second: 2000,
             events_max: 1_000_000,
+        }
+    }
+}
+
+impl Default for GossipSection {
+    fn default() -> Self {
+        Self {
+            mode: GossipMode::On,
+            listen: None,
+            peers: Vec::new(),
+            relays: Vec::new(),
+            discovery: DiscoveryMode::Off,
+            mute_seconds: 60,
+            neighbour: Allowance { per_minute: 30_000, burst: 10_000 },
+            all: Allowance { per_minute: 60_000, burst: 20_000 },
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod doctor;
 mod exit;
 mod export;
 mod feed;
+pub mod gossip;
 pub mod import;
 mod log;
 pub mod open;
@@ -87,7 +88,8 @@ async fn dispatch(cli: Cli, config: Config, layers: Layers) -> anyhow::Result<Ex
     let common = Common::new(&config, &cli.common);
     match cli.command {
         None | Some(Command::Run(_)) => run::run(&common, config, layers).await,
-        Some(Command::Topic(command)) => topic::run(&common, command).await,
+        Some(Command::Topic(command)) => topic::run(&common, &config, command).await,
+        Some(Command::Gossip(command)) => gossip::command(&common, &config, command),
         Some(Command::Import(args)) => import::run(&common, &config, args).await,
         Some(Command::Export(args)) => export::run(&common, args).await,
         Some(Command::Feed(args)) => feed::run(&common, args).await,

@@ -16,6 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::api::RelayHost;
 use crate::backfill::{Backfiller, Bounds, Puller};
@@ -24,6 +25,7 @@ use crate::clock::steady;
 use crate::config::{ClockTrust, Config, Layers, SearchMode, SearchSection};
 use crate::consumers::{Consumers, Ground, registered};
 use crate::exit::Exit;
+use crate::gossip::{Gossiper, Gossiping, introduction};
 use crate::open::{Opened, consumer_place, open};
 use crate::search::RelaySearch;
 use crate::signal::{Interrupts, Reloads};
@@ -83,6 +85,8 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let holder = keeper.holder();
     let backfiller = backfiller(&opened, &lane, &config);
     let backfill_holder = backfiller.holder();
+    let gossiper = Gossiper::new(&opened, &lane, &fanout, backfiller.gaps(), &config)?;
+    let (gossip_holder, gossiping) = (gossiper.holder(), gossiper.state());
     let node = admin::Node {
         store,
         lane: Arc::clone(&lane),
@@ -91,14 +95,17 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         api: Arc::clone(&api),
         upkept: keeper.upkept(),
         backfilled: backfiller.state(),
+        gossiping: gossiping.clone(),
         consumers: consumers.opened(),
         clock: Arc::clone(&opened.clock),
     };
     let mut keeping = tokio::spawn(keeper.run());
     let mut backfilling = tokio::spawn(backfiller.run());
+    let gossip_stop = CancellationToken::new();
+    let mut gossip_task = tokio::spawn(gossiper.run(gossip_stop.clone()));
     let mut serving = tokio::spawn(serve_with(Arc::clone(&relay), relay_listener, api.routes()));
     let mut administering = tokio::spawn(admin::serve(node, admin_listener));
-    banner(&opened, relay_address, admin_address).await?;
+    banner(&opened, relay_address, admin_address, gossiping).await?;
     let ended = tokio::select! {
         ended = wait(&lane, &mut interrupts) => ended,
         () = follow(&relay, config, layers, reloads) => Ok(()),
@@ -107,17 +114,26 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
         () = fanout.ended() => Err(anyhow::anyhow!("live delivery ended; start the node again")),
         _ = &mut keeping => Err(anyhow::anyhow!("upkeep ended; start the node again")),
         _ = &mut backfilling => Err(anyhow::anyhow!("backfill ended; start the node again")),
+        _ = &mut gossip_task => Err(anyhow::anyhow!("gossip ended; start the node again")),
         () = relay.ended() => Err(anyhow::anyhow!("the relay follows its topics no longer; start the node again")),
     };
     let finish = async {
-        let _ = timeout(CLOSE_WAIT_MAX, relay.close()).await;
+        gossip_stop.cancel();
+        let goodbye = async {
+            if !gossip_task.is_finished() {
+                let _ = (&mut gossip_task).await;
+            }
+        };
+        let _ = timeout(CLOSE_WAIT_MAX, async { tokio::join!(relay.close(), goodbye) }).await;
         serving.abort();
         keeping.abort();
         backfilling.abort();
+        gossip_task.abort();
         let releases = async {
             tokio::join!(
                 Keeper::release(&lane, holder),
                 Backfiller::release(&lane, backfill_holder),
+                Gossiper::release(&lane, gossip_holder),
                 consumers.stop()
             )
         };
@@ -282,7 +298,12 @@ async fn follow(relay: &Relay, mut config: Config, layers: Layers, mut reloads: 
     }
 }
 
-async fn banner(opened: &Opened, relay: SocketAddr, admin: SocketAddr) -> anyhow::Result<()> {
+async fn banner(
+    opened: &Opened,
+    relay: SocketAddr,
+    admin: SocketAddr,
+    gossiping: watch::Receiver<Gossiping>,
+) -> anyhow::Result<()> {
     let bounds = opened.store.bounds().await?;
     let topics = opened.store.topics().await?;
     let enabled = topics.iter().filter(|(topic, _)| topic.enabled).count();
@@ -293,6 +314,7 @@ async fn banner(opened: &Opened, relay: SocketAddr, admin: SocketAddr) -> anyhow
     eprintln!(
         "  relay    ws://{relay} for clients, http://{relay} for browsers, /v1/openapi.json for programs"
     );
+    eprintln!("  gossip   {}", introduction(gossiping).await);
     eprintln!("  admin    http://{admin}/healthz, /readyz, /metrics");
     eprintln!("ready; Ctrl-C ends it");
     Ok(())

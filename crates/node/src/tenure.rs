@@ -8,18 +8,25 @@ use kukuri_store::Clock;
 
 /// How long nobody else does a task after the last word of who does.
 const LEASE_MS: u32 = 30_000;
-const LEASE_RENEW_BEFORE: Duration = Duration::from_secs(20);
+/// A task that others wait for meanwhile.
+const BRIEF_LEASE_MS: u32 = 10_000;
 
 #[derive(Debug)]
 pub struct Tenure {
     task: Task,
     holder: Holder,
+    lease_ms: u32,
     held: Option<Lease>,
 }
 
 impl Tenure {
     pub fn new(task: Task) -> Self {
-        Self { task, holder: Holder(rand::random()), held: None }
+        Self { task, holder: Holder(rand::random()), lease_ms: LEASE_MS, held: None }
+    }
+
+    /// For a task that another instance should take up soon if this one is killed.
+    pub fn brief(task: Task) -> Self {
+        Self { lease_ms: BRIEF_LEASE_MS, ..Self::new(task) }
     }
 
     pub fn holder(&self) -> Holder {
@@ -34,11 +41,13 @@ impl Tenure {
     /// Takes or keeps the task; `None` if another instance has it.
     pub async fn hold(&mut self, lane: &Lane, clock: &Clock) -> Result<Option<Lease>, LaneError> {
         let now = clock();
-        let fresh = |lease: &Lease| now.until(lease.until) > LEASE_RENEW_BEFORE;
+        // Renewed once a third of it has passed.
+        let renew_before = Duration::from_millis(u64::from(self.lease_ms) * 2 / 3);
+        let fresh = |lease: &Lease| now.until(lease.until) > renew_before;
         if let Some(lease) = self.held.filter(fresh) {
             return Ok(Some(lease));
         }
-        let act = Act::Hold { task: self.task, holder: self.holder, lease_ms: LEASE_MS };
+        let act = Act::Hold { task: self.task, holder: self.holder, lease_ms: self.lease_ms };
         self.held = match lane.run(act).await? {
             Outcome::Held(lease) => Some(lease),
             _ => None,

@@ -3,6 +3,8 @@
 mod policy;
 mod remove;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, bail};
 use kukuri_core::{Act, IngestPolicy, NetworkId, NodeTopic, TopicId, Usage};
 use kukuri_lane::Lane;
@@ -10,18 +12,23 @@ use kukuri_store::Store;
 use serde::Serialize;
 
 use crate::cli::{Common, MappingChoice, TopicCommand};
+use crate::config::Config;
 use crate::exit::Exit;
 use crate::open::{DRAIN_WAIT_MAX, open};
 use crate::output::Output;
 
-pub async fn run(common: &Common, command: TopicCommand) -> anyhow::Result<Exit> {
-    let network = &common.network;
+pub async fn run(common: &Common, config: &Config, command: TopicCommand) -> anyhow::Result<Exit> {
+    let (network, topics_max) = (&common.network, config.limits.node_topics_max);
     match command {
         TopicCommand::Id { name, mapping } => print_ids(&ids(&name, mapping, network)?),
-        TopicCommand::Add { name, mapping } => add(common, &name, mapping).await,
+        TopicCommand::Add { name, mapping } => add(common, &name, mapping, topics_max).await,
         TopicCommand::List { json } => list(common, json).await,
-        TopicCommand::Disable { name_or_id } => switch(common, &name_or_id, Switch::Off).await,
-        TopicCommand::Enable { name_or_id } => switch(common, &name_or_id, Switch::On).await,
+        TopicCommand::Disable { name_or_id } => {
+            switch(common, &name_or_id, Switch::Off, topics_max).await
+        }
+        TopicCommand::Enable { name_or_id } => {
+            switch(common, &name_or_id, Switch::On, topics_max).await
+        }
         TopicCommand::Policy(args) => policy::run(common, args).await,
         TopicCommand::Remove { name_or_id } => remove::run(common, &name_or_id).await,
     }
@@ -48,9 +55,15 @@ fn print_ids(ids: &[TopicId]) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn add(common: &Common, name: &str, mapping: MappingChoice) -> anyhow::Result<Exit> {
+async fn add(
+    common: &Common,
+    name: &str,
+    mapping: MappingChoice,
+    topics_max: usize,
+) -> anyhow::Result<Exit> {
     let ids = ids(name, mapping, &common.network)?;
     let opened = open(common).await?;
+    check_room(&*opened.store, ids.iter(), topics_max).await?;
     let lane = opened.lane();
     for id in &ids {
         let known = find_id(&*opened.store, id).await?;
@@ -86,9 +99,18 @@ enum Switch {
     Off,
 }
 
-async fn switch(common: &Common, name_or_id: &str, to: Switch) -> anyhow::Result<Exit> {
+async fn switch(
+    common: &Common,
+    name_or_id: &str,
+    to: Switch,
+    topics_max: usize,
+) -> anyhow::Result<Exit> {
     let opened = open(common).await?;
     let topics = find(&*opened.store, name_or_id, &common.network).await?;
+    if to == Switch::On {
+        let ids = topics.iter().map(|(topic, _)| &topic.topic_id);
+        check_room(&*opened.store, ids, topics_max).await?;
+    }
     let lane = opened.lane();
     for (topic, _) in &topics {
         set(&lane, topic, to).await?;
@@ -97,6 +119,26 @@ async fn switch(common: &Common, name_or_id: &str, to: Switch) -> anyhow::Result
     }
     lane.drain(DRAIN_WAIT_MAX).await?;
     Ok(Exit::Done)
+}
+
+/// Whether so many topics can be carried: all that are now, and these.
+async fn check_room<'a>(
+    store: &dyn Store,
+    more: impl Iterator<Item = &'a TopicId>,
+    topics_max: usize,
+) -> anyhow::Result<()> {
+    let topics = store.topics().await.context("cannot read the topics")?;
+    let carried = topics.into_iter().map(|(topic, _)| topic).filter(|topic| topic.enabled);
+    let mut carried: BTreeSet<TopicId> = carried.map(|topic| topic.topic_id).collect();
+    let before = carried.len();
+    carried.extend(more.cloned());
+    if carried.len() > before && carried.len() > topics_max {
+        bail!(
+            "this node carries {before} topics, and may carry {topics_max} (limits.node_topics_max): \
+             disable one, or raise the limit"
+        );
+    }
+    Ok(())
 }
 
 async fn set(lane: &Lane, topic: &NodeTopic, to: Switch) -> anyhow::Result<()> {

@@ -19,6 +19,8 @@ mod doctor;
 mod export;
 #[path = "cli/feed.rs"]
 mod feed;
+#[path = "cli/gossip.rs"]
+mod gossip;
 #[path = "cli/http.rs"]
 mod http;
 #[path = "cli/import.rs"]
@@ -84,6 +86,12 @@ stories! {
         search_begins_anew_beside_a_restored_store
         search_begins_anew_when_the_operator_says_so
         other_kinds_make_another_index;
+    gossip:
+        an_event_is_live_once_at_every_node
+        a_node_that_was_cut_off_is_whole_again
+        a_node_that_was_killed_finds_its_peers_again
+        the_operator_sees_how_the_node_gossips
+        a_node_carries_so_many_topics_and_not_one_more;
     http:
         http_and_nip50_find_what_people_expect
         what_is_gone_is_not_found_over_http

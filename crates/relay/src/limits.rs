@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use kukuri_core::Limits;
+use kukuri_core::rate::Allowance;
 use serde::{Deserialize, Serialize};
-
-use crate::rate::Allowance;
 
 /// The limits of the WebSocket door.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -62,6 +61,8 @@ pub struct RelayLimits {
     pub events_per_pubkey: Allowance,
     pub requests_per_ip: Allowance,
     pub connects_per_ip: Allowance,
+    /// How many topics the node carries at once.
+    pub node_topics_max: usize,
     /// How many addresses and keys are remembered; who has been quiet longest is forgotten first.
     pub senders_remembered_max: usize,
 }
@@ -102,6 +103,7 @@ impl RelayLimits {
         events_per_pubkey: Allowance { per_minute: 300, burst: 100 },
         requests_per_ip: Allowance { per_minute: 1200, burst: 200 },
         connects_per_ip: Allowance { per_minute: 120, burst: 30 },
+        node_topics_max: 1000,
         senders_remembered_max: 65_536,
     };
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use kukuri_core::admission::{Rate, Topicless};
+use kukuri_core::rate::Meter;
 use kukuri_core::{Outcome, UnixMillis};
 use kukuri_event::Pubkey;
 use kukuri_fanout::Fanout;
@@ -22,7 +23,6 @@ use crate::limits::RelayLimits;
 use crate::neg::NegRoom;
 use crate::nip11::About;
 use crate::policy::{AuthPolicy, AuthRule};
-use crate::rate::Meter;
 use crate::search::Search;
 use crate::session::{Charge, Surroundings};
 use crate::topics::{self, Carried};

@@ -83,6 +83,11 @@ fn session() {
 }
 
 #[test]
+fn swarm() {
+    hold("swarm", oracles::swarm);
+}
+
+#[test]
 fn search() {
     hold("search", oracles::search);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kukuri_core::{FUTURE_SECONDS_BOUND, NetworkId};
 use kukuri_event::Pubkey;
+use kukuri_gossip::{PeerHint, RelayUrl};
 use kukuri_relay::Network;
 
 use super::layers::ConfigError;
@@ -56,6 +57,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     that("capacity.soft_percent", (1..=100).contains(&config.capacity.soft_percent), || {
         "expected a percentage from 1 to 100".to_owned()
     })?;
+    parsed("gossip.peers", &config.gossip.peers, |text| text.parse::<PeerHint>())?;
+    parsed("gossip.relays", &config.gossip.relays, |text| text.parse::<RelayUrl>())?;
     parsed("backfill.from", &config.backfill.from, relay_url)?;
     let kinds = config.search.kinds();
     that("search.kinds", kinds.is_ok(), || kinds.err().map(|e| e.to_string()).unwrap_or_default())?;
@@ -86,6 +89,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         ("limits.handshake_seconds_max", seconds(limits.handshake_wait_max)),
         ("limits.ping_interval_seconds", seconds(limits.ping_interval)),
         ("limits.stall_seconds_max", seconds(limits.stall_wait_max)),
+        ("limits.node_topics_max", limits.node_topics_max),
+        ("gossip.mute_seconds", usize::try_from(config.gossip.mute_seconds).unwrap_or(usize::MAX)),
         ("limits.senders_remembered_max", limits.senders_remembered_max),
         ("limits.events.event_bytes_max", limits.events.event_bytes_max),
         ("limits.events.topics_max", limits.events.topics_max),

@@ -232,6 +232,41 @@ pub static SETTINGS: &[Setting] = &[
         "backfill.events_max",
         "Events that one reconciliation fetches; what is left comes with the next one.",
     ),
+    setting(
+        "gossip.mode",
+        "\"on\": the node meets others in the swarms of its topics, as soon as it has an address to listen on or a peer; \"off\": never.",
+    ),
+    setting(
+        "gossip.listen",
+        "Where other nodes connect (UDP). Without it and with peers: a free port on every address, for connections that this node makes.",
+    )
+    .such_as("\"0.0.0.0:7779\""),
+    setting(
+        "gossip.peers",
+        "Nodes to meet, as their `kukuri-node gossip info` prints them: <id>@host:port, <id>|relay=<url>|addr=<host:port>, or <id> alone where discovery finds it. One is enough to find the others. If one says where its relay is, it is asked for what was missed.",
+    ),
+    setting(
+        "gossip.relays",
+        "Relay servers of iroh (https://...) through which nodes meet that cannot reach each other directly. None are needed between servers.",
+    ),
+    setting(
+        "gossip.discovery",
+        "How peers are found of which only the id is known: \"off\", or \"dns\": by the public name servers of n0, where this node is then listed, too.",
+    ),
+    setting(
+        "gossip.mute_seconds",
+        "How long a neighbour is not listened to that sends bad signatures, too large or too many messages; twice as long each further time, up to an hour.",
+    ),
+    setting(
+        "gossip.neighbour.per_minute",
+        "Messages of one neighbour, its own and those it passes on, in the long run; 0 is any number.",
+    ),
+    setting("gossip.neighbour.burst", "The same at once."),
+    setting(
+        "gossip.all.per_minute",
+        "Messages of all neighbours in the long run; 0 is any number. What is over it is left to backfill.",
+    ),
+    setting("gossip.all.burst", "The same at once."),
     setting("limits.message_bytes_max", "A message of a client."),
     setting("limits.filters_max", "Filters of one REQ or COUNT."),
     setting(
@@ -279,6 +314,7 @@ pub static SETTINGS: &[Setting] = &[
         "limits.stall_seconds_max",
         "How long nothing at all can be sent before a connection is given up.",
     ),
+    setting("limits.node_topics_max", "Topics that the node carries at once."),
     setting("limits.senders_remembered_max", "How many addresses and keys the rates remember."),
     setting("limits.events.event_bytes_max", "The JSON of an event."),
     setting("limits.events.tags_max", "Tags of an event."),
@@ -349,6 +385,7 @@ mod tests {
         (standard.relay.contact, standard.relay.pubkey, standard.auth.enforce_at) =
             (None, None, None);
         (standard.capacity.max_events, standard.capacity.max_bytes) = (None, None);
+        standard.gossip.listen = None;
         assert_eq!(standard, Config::default());
     }
 

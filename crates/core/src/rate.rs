@@ -3,10 +3,11 @@
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 
-use kukuri_core::UnixMillis;
-use kukuri_core::admission::Rate;
 use lru::LruCache;
 use serde::{Deserialize, Serialize};
+
+use crate::UnixMillis;
+use crate::admission::Rate;
 
 const MILLIS_PER_MINUTE: i64 = 60_000;
 

@@ -1,0 +1,91 @@
+//! The endpoint: what it listens on, whom it asks, and how large a message may be.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use iroh::address_lookup::memory::MemoryLookup;
+use iroh::address_lookup::{DnsAddressLookup, PkarrPublisher};
+use iroh::endpoint::{PortmapperConfig, QuicTransportConfig, presets};
+use iroh::protocol::Router;
+use iroh::{Endpoint, RelayMode};
+use iroh_gossip::net::Gossip;
+use iroh_gossip::proto::PlumtreeConfig;
+
+use crate::NodeKey;
+use crate::config::{Discovery, GossipConfig};
+use crate::door::{Door, Hook};
+use crate::message::WRAPPING_BYTES_MAX;
+use crate::outgoing::EVENT_BYTES_MAX;
+
+/// What the library may read and write at once: twice what is ever sent, so that what is a little too
+/// large is noticed and blamed, and does not end a neighbour's stream.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 2 * (EVENT_BYTES_MAX + WRAPPING_BYTES_MAX);
+/// How long the library keeps messages for neighbours that ask for them. It has no bound in bytes, so the
+/// time is short; round trips are shorter.
+const CACHE_TIME: Duration = Duration::from_secs(10);
+
+/// Streams of topics that a neighbour carries and we do not, or not any more.
+const STREAMS_SPARE: u32 = 1024;
+
+/// Why there is no endpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error(
+        "cannot listen for other nodes on {address} (UDP): {error}; choose another gossip.listen"
+    )]
+    Bind { address: SocketAddr, error: String },
+}
+
+pub(crate) struct Bound {
+    pub endpoint: Endpoint,
+    pub gossip: Gossip,
+    pub lookup: MemoryLookup,
+    pub router: Router,
+}
+
+/// Every topic is a stream of its own in each direction, and the standard bound is 100: a library that waits for
+/// the next one waits with all swarms.
+fn transport(topics_max: usize) -> QuicTransportConfig {
+    let streams = u32::try_from(topics_max).unwrap_or(u32::MAX).saturating_add(STREAMS_SPARE);
+    QuicTransportConfig::builder().max_concurrent_uni_streams(streams.into()).build()
+}
+
+pub(crate) async fn bind(
+    config: &GossipConfig,
+    key: &NodeKey,
+    door: &Arc<Door>,
+) -> Result<Bound, BindError> {
+    let address = config.listen;
+    let wrong = |error: String| BindError::Bind { address, error };
+    let lookup = MemoryLookup::new();
+    let relays = match config.relays.is_empty() {
+        true => RelayMode::Disabled,
+        false => RelayMode::custom(config.relays.iter().cloned()),
+    };
+    let builder = Endpoint::builder(presets::Minimal)
+        .relay_mode(relays)
+        .portmapper_config(PortmapperConfig::Disabled)
+        .clear_ip_transports()
+        .bind_addr(address)
+        .map_err(|error| wrong(error.to_string()))?
+        .address_lookup(lookup.clone())
+        .transport_config(transport(config.topics_max))
+        .hooks(Hook(Arc::clone(door)))
+        .secret_key(key.secret());
+    let builder = match config.discovery {
+        Discovery::Off => builder,
+        Discovery::Dns => builder
+            .address_lookup(PkarrPublisher::n0_dns())
+            .address_lookup(DnsAddressLookup::n0_dns()),
+    };
+    let endpoint = builder.bind().await.map_err(|error| wrong(format!("{error:#}")))?;
+    let plumtree = PlumtreeConfig { message_cache_retention: CACHE_TIME, ..Default::default() };
+    let gossip = Gossip::builder()
+        .max_message_size(MESSAGE_BYTES_MAX)
+        .broadcast_config(plumtree)
+        .spawn(endpoint.clone());
+    let router =
+        Router::builder(endpoint.clone()).accept(iroh_gossip::ALPN, gossip.clone()).spawn();
+    Ok(Bound { endpoint, gossip, lookup, router })
+}

@@ -1,0 +1,195 @@
+//! Neighbours that keep to no rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kukuri_core::rate::Allowance;
+use kukuri_gossip::Rates;
+use kukuri_store::Model;
+use kukuri_store::conformance::signing::Author;
+use kukuri_testkit::condition::wait_for_async;
+
+use crate::rig::{LIMIT, Node, Stranger, draft, note, say, topic};
+
+const RATES: Rates = Rates {
+    each: Allowance { per_minute: 60, burst: 200 },
+    all: Allowance { per_minute: 6000, burst: 2000 },
+};
+
+async fn strict(peers: &[&Node]) -> Node {
+    let peers = peers.iter().map(|node| node.hint()).collect();
+    let t = [topic('a')];
+    Node::with(Arc::new(Model::default()), &t, |config| {
+        config.rates = RATES;
+        config.peers = peers;
+    })
+    .await
+}
+
+/// A stranger floods one of two nodes with what `flood` makes, until it is muted. Meanwhile and afterwards the
+/// other node is served, and the stranger is cut off.
+async fn flooded(flood: impl Fn(usize) -> Vec<u8>, messages_max: u64) {
+    let t = [topic('a')];
+    let honest = strict(&[]).await;
+    let node = strict(&[&honest]).await;
+    node.until_joined(&t[0], 1).await;
+    let stranger = Stranger::new().await;
+    let (sender, _receiver) = stranger.join(&node, &t[0]).await;
+    let mut sent = 0;
+    let muted = async || {
+        // Once it is cut off, nothing takes what it says.
+        let _ = sender.broadcast(flood(sent).into()).await;
+        sent += 1;
+        (node.stats().mutes > 0).then_some(())
+    };
+    wait_for_async("a mute", LIMIT, muted).await.unwrap();
+    node.until_stats("the end of it", |stats| stats.mutes == 1).await;
+    let looked_at = node.stats();
+    let looked_at = looked_at.received - looked_at.over_rate - looked_at.from_muted;
+    assert!(looked_at <= messages_max, "{looked_at} messages were looked at");
+    // Whoever is muted is not connected, and cannot connect.
+    let refused = node.stats().connections_refused;
+    let tried = async || {
+        let _ = stranger.dial(&node).await;
+        (node.stats().connections_refused > refused).then_some(())
+    };
+    wait_for_async("a refusal", LIMIT, tried).await.unwrap();
+    assert_eq!(node.gossip.status().muted.len(), 1);
+    // The two nodes hear each other. What they have passed on has used up some of what each may send.
+    served(&honest, &node).await;
+    served(&node, &honest).await;
+    // Neither of the two is blamed by the other for what came through it.
+    for (one, other) in [(&node, &honest), (&honest, &node)] {
+        let (muted, id) = (one.gossip.status().muted, other.hint().id.to_string());
+        assert!(muted.iter().all(|muted| muted.id != id), "{:?}", one.stats());
+    }
+}
+
+/// Until one node has what a client has published at another.
+async fn served(from: &Node, to: &Node) {
+    let mut said = 0;
+    let heard = async || {
+        said += 1;
+        let event = note(&[topic('a')], &format!("{said} from {}", from.hint().id));
+        from.publish(&event).await;
+        let here = async || to.holds(event.event().id()).await.then_some(());
+        wait_for_async("one event", Duration::from_millis(500), here).await.ok()
+    };
+    wait_for_async("an event of the other", LIMIT, heard).await.unwrap();
+}
+
+fn forged(nth: usize) -> Vec<u8> {
+    let t = [topic('a')];
+    let json = |content: &str| Author::numbered(1).sign(&draft(&t, content));
+    let (one, other) = (json(&format!("true {nth}")), json(&format!("false {nth}")));
+    let sig = |json: &str| json.split("\"sig\":\"").nth(1).unwrap()[..128].to_owned();
+    one.replace(&sig(&one), &sig(&other)).into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_bad_signatures_is_muted() {
+    flooded(forged, 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_what_is_too_large_is_muted() {
+    flooded(|nth| vec![b'0' + (nth % 10) as u8; 70_000 + nth / 10], 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_nonsense_too_fast_is_muted() {
+    flooded(|nth| format!("nonsense {nth}").into_bytes(), 201).await;
+}
+
+/// The same event in ever other spellings, so that the library does not know it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_repeats_an_event_too_fast_is_muted() {
+    let json = Author::numbered(1).sign(&draft(&[topic('a')], "again"));
+    flooded(|nth| json.replacen('{', &format!("{{\"x\":{nth},"), 1).into_bytes(), 202).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_events_of_other_topics_too_fast_is_muted() {
+    let foreign = |nth| Author::numbered(1).sign(&draft(&[topic('b')], &format!("{nth}")));
+    flooded(|nth| foreign(nth).into_bytes(), 201).await;
+}
+
+/// The largest event goes through, and what is larger does not end the link on which it came.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_size_silences_a_link() {
+    let t = [topic('a')];
+    let one = Node::start(&t, &[]).await;
+    let two = Node::start(&t, &[&one]).await;
+    one.until_joined(&t[0], 1).await;
+    two.until_joined(&t[0], 1).await;
+    let stranger = Stranger::new().await;
+    let (sender, _receiver) = stranger.join(&two, &t[0]).await;
+    let max = 64 * 1024;
+    let empty = note(&t, "").body().json().len();
+    for bytes in [max - 1, max] {
+        let event = note(&t, &"x".repeat(bytes - empty));
+        assert_eq!(event.body().json().len(), bytes);
+        one.publish(&event).await;
+        two.until_holds(&event).await;
+    }
+    let large = Author::numbered(1).sign(&draft(&t, &"x".repeat(max + 1 - empty)));
+    assert_eq!(large.len(), max + 1);
+    say(&sender, large).await;
+    two.until_stats("one that is too large", |stats| stats.oversized == 1).await;
+    // Both links go on.
+    let after = note(&t, "after it");
+    say(&sender, after.body().json()).await;
+    two.until_holds(&after).await;
+    one.until_holds(&after).await;
+    let last = note(&t, "and from the other side");
+    one.publish(&last).await;
+    two.until_holds(&last).await;
+    assert_eq!(two.stats().mutes, 0);
+}
+
+/// Nobody is blamed for what nobody can read, and the log has one line of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_can_read_is_counted() {
+    let t = [topic('a')];
+    let node = Node::start(&t, &[]).await;
+    let stranger = Stranger::new().await;
+    let (sender, _receiver) = stranger.join(&node, &t[0]).await;
+    for nth in 0..300 {
+        say(&sender, format!("{{\"nonsense\":{nth}}}")).await;
+    }
+    node.until_stats("all of it", |stats| stats.unreadable == 300).await;
+    let event = note(&t, "and an event");
+    say(&sender, event.body().json()).await;
+    node.until_holds(&event).await;
+    assert_eq!(node.stats().mutes, 0);
+}
+
+/// A neighbour whose connection lives and that reads nothing holds up the library, and with it all swarms,
+/// until it is cut off.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_nothing_holds_up_nobody_for_long() {
+    let t = [topic('a')];
+    let honest = Node::start(&t, &[]).await;
+    let node = Node::start(&t, &[&honest]).await;
+    node.until_joined(&t[0], 1).await;
+    let mut elsewhere = tokio::runtime::Builder::new_multi_thread();
+    let elsewhere = elsewhere.worker_threads(1).enable_all().build().unwrap();
+    let stranger = Stranger::on(elsewhere.handle()).await;
+    let (_sender, _receiver) = stranger.join(&node, &t[0]).await;
+    node.until_joined(&t[0], 2).await;
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    elsewhere.spawn(async move { ended.recv() });
+    let mut said = 0;
+    let muted = async || {
+        said += 1;
+        node.publish(&note(&t, &format!("{said} {}", "x".repeat(60_000)))).await;
+        (!node.gossip.status().muted.is_empty()).then_some(())
+    };
+    wait_for_async("it is cut off", LIMIT, muted).await.unwrap();
+    served(&node, &honest).await;
+    served(&honest, &node).await;
+    let muted = node.gossip.status().muted;
+    assert!(muted.iter().all(|muted| muted.id != honest.hint().id.to_string()));
+    drop(end);
+    elsewhere.shutdown_background();
+}

@@ -1,0 +1,72 @@
+//! What one node takes in, all have: once each, and without loops.
+
+use std::sync::Arc;
+
+use kukuri_core::{Op, Source, TopicId};
+use kukuri_store::Store;
+
+use crate::rig::{Homes, Node, note, topic};
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Line,
+    Ring,
+}
+
+/// Every event is stored once at every node, and was broadcast once, by the one that a client gave it to.
+async fn spreads(nodes: &[Node], t: &TopicId) {
+    for (nth, from) in nodes.iter().enumerate() {
+        let event = note(std::slice::from_ref(t), &format!("from {nth}"));
+        from.publish(&event).await;
+        for node in nodes {
+            node.until_holds(&event).await;
+        }
+    }
+    for (nth, node) in nodes.iter().enumerate() {
+        let rows = node.rows().await;
+        assert_eq!(rows.len(), nodes.len(), "each event has one row");
+        for (of, row) in rows.iter().enumerate() {
+            let own = of == nth;
+            let (source, via) = if own { (Source::Ws, None) } else { (Source::Gossip, Some(t)) };
+            assert_eq!((row.op, row.source, row.via.as_ref()), (Op::Upsert, source, via));
+        }
+        node.until_stats("one broadcast", |stats| stats.broadcasts == 1).await;
+        node.until_stats("two events", |stats| stats.accepted == 2).await;
+        let stats = node.stats();
+        // The library drops what it has seen: nothing comes back, by whatever way.
+        assert_eq!((stats.received, stats.duplicates), (2, 0), "{stats:?}");
+        assert_eq!((stats.mutes, stats.refused, stats.unreadable), (0, 0, 0), "{stats:?}");
+    }
+}
+
+async fn told(shape: Shape, [one, two, three]: [Arc<dyn Store>; 3]) {
+    let t = [topic('a')];
+    let one = Node::over(one, &t, &[]).await;
+    let two = Node::over(two, &t, &[&one]).await;
+    let known: &[&Node] = match shape {
+        Shape::Line => &[&two],
+        Shape::Ring => &[&one, &two],
+    };
+    let three = Node::over(three, &t, known).await;
+    for node in [&one, &two, &three] {
+        node.until_joined(&t[0], 1).await;
+    }
+    two.until_joined(&t[0], 2).await;
+    spreads(&[one, two, three], &t[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn along_a_line_every_event_comes_once_to_everyone() {
+    let homes = Homes::new();
+    for stores in homes.three_of_each().await {
+        told(Shape::Line, stores).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn around_a_ring_every_event_comes_once_to_everyone() {
+    let homes = Homes::new();
+    for stores in homes.three_of_each().await {
+        told(Shape::Ring, stores).await;
+    }
+}
