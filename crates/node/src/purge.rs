@@ -4,19 +4,19 @@
 mod foretell;
 
 use anyhow::{Context, bail};
-use indicatif::{HumanCount, ProgressBar};
-use kukuri_core::{Look, NodeTopic, Removed, Stats, TopicId, UnixMillis, Usage, plan};
+use indicatif::{HumanCount, HumanDuration, ProgressBar};
+use kukuri_core::{Belief, Look, NodeTopic, Removed, Stats, TopicId, UnixMillis, Usage, plan};
 use kukuri_lane::Lane;
 use kukuri_store::{Store, Tidied, node_state};
 
 use crate::cli::{Common, PurgeArgs};
-use crate::config::Config;
+use crate::config::{ClockTrust, Config};
 use crate::exit::Exit;
 use crate::open::{DRAIN_WAIT_MAX, Opened, open_existing};
 use crate::progress;
 use crate::signal::Interrupts;
 use crate::topic::{find, label};
-use crate::upkeep::{Aging, Pace, Sweep, UpkeepSettings, cutoffs_before};
+use crate::upkeep::{Aging, Pace, Sweep, UpkeepSettings, belief_at_start, cutoffs_before};
 use foretell::Foresight;
 
 pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::Result<Exit> {
@@ -24,6 +24,12 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
     let opened = open_existing(common).await?;
     let now = (opened.clock)();
     let before = args.before.map(|before| before.at(now));
+    if let Some(doubt) = doubt(&*opened.store, config, now).await? {
+        if !args.dry_run {
+            bail!("{doubt}: nothing was purged");
+        }
+        eprintln!("{doubt}: without --dry-run it would be refused");
+    }
     let topics = match &args.topic {
         Some(topic) => find(&*opened.store, topic, &common.network).await?,
         None => opened.store.topics().await.context("cannot read the topics")?,
@@ -59,6 +65,25 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
     swept.context("cannot go on purging")?;
     eprintln!("purged {}", summed(total));
     Ok(Exit::Done)
+}
+
+/// Why nothing may leave by this clock, unless the operator says that it is right: what has left does not come
+/// back.
+async fn doubt(
+    store: &dyn Store,
+    config: &Config,
+    now: UnixMillis,
+) -> anyhow::Result<Option<String>> {
+    if config.retention.clock == ClockTrust::Believe {
+        return Ok(None);
+    }
+    let belief = belief_at_start(store, now).await.context("cannot read the feed")?;
+    let Belief::Ahead { by } = belief else { return Ok(None) };
+    Ok(Some(format!(
+        "the clock seems to be ahead: by it the feed ended {} ago; set it right, or, if it is right, say so \
+         with KUKURI_RETENTION_CLOCK=believe",
+        HumanDuration(by)
+    )))
 }
 
 /// Events that left the node, and links to topics where they are more.

@@ -3,10 +3,7 @@
 use anyhow::Context;
 use indicatif::{HumanBytes, HumanDuration};
 use kukuri_core::ladder::{Move, Step};
-use kukuri_core::{
-    Belief, FeedBounds, NodeState, NodeTopic, Passed, Storage, Task, UnixMillis, Usage, Witness,
-    believe,
-};
+use kukuri_core::{Belief, FeedBounds, NodeState, NodeTopic, Storage, Task, UnixMillis, Usage};
 use kukuri_store::{Extent, node_state};
 use serde_json::{Value, json};
 
@@ -15,13 +12,13 @@ use crate::exit::Exit;
 use crate::open::open_existing;
 use crate::output::Output;
 use crate::topic::{label, listed};
-use crate::upkeep::last_row_at;
+use crate::upkeep::belief_at_start;
 
 struct Status {
     place: String,
     now: UnixMillis,
-    /// When the last row of the feed was written.
-    last_row_at: Option<UnixMillis>,
+    /// What a node that starts now thinks of its clock.
+    clock: Belief,
     feed: FeedBounds,
     node: NodeState,
     topics: Vec<(NodeTopic, Usage)>,
@@ -31,9 +28,10 @@ struct Status {
 pub async fn run(common: &Common, as_json: bool) -> anyhow::Result<Exit> {
     let opened = open_existing(common).await?;
     let store = &*opened.store;
+    let now = (opened.clock)();
     let status = Status {
-        now: (opened.clock)(),
-        last_row_at: last_row_at(store).await.context("cannot read the feed")?,
+        now,
+        clock: belief_at_start(store, now).await.context("cannot read the feed")?,
         feed: store.bounds().await.context("cannot read the feed's bounds")?,
         node: node_state(store).await.context("cannot read what the node holds")?,
         topics: store.topics().await.context("cannot read the topics")?,
@@ -61,12 +59,6 @@ impl Status {
         self.node.leases.held_until(Task::Backfill, self.now)
     }
 
-    /// What a node that starts now thinks of its clock.
-    fn clock(&self) -> Belief {
-        let witness = self.last_row_at.map(|at| Witness { at, passed: Passed::Unknown });
-        believe(self.now, witness)
-    }
-
     /// The step of the ladder, and how the node came there.
     fn ladder(&self) -> String {
         let step = self.node.allowance.step.as_str();
@@ -92,7 +84,7 @@ impl Status {
             "ladder_move": self.node.past.last_move,
             "upkept_until": self.upkept_until(),
             "backfilled_until": self.backfilled_until(),
-            "clock_ahead_seconds": match self.clock() {
+            "clock_ahead_seconds": match self.clock {
                 Belief::Plausible => 0,
                 Belief::Ahead { by } => by.as_secs(),
             },
@@ -133,7 +125,7 @@ impl Status {
             String::new(),
             format!("{:<9} {:>10} {:>14}  topic", "state", "events", "bytes"),
         ];
-        if let Belief::Ahead { by } = self.clock() {
+        if let Belief::Ahead { by } = self.clock {
             let line = format!("clock    doubted: the feed ended {} ago", HumanDuration(by));
             lines.insert(lines.len() - 2, line);
         }
@@ -169,7 +161,7 @@ mod tests {
         let status = Status {
             place: String::new(),
             now: UnixMillis(180_000),
-            last_row_at: None,
+            clock: Belief::Plausible,
             feed: FeedBounds { epoch: Epoch(1), floor: Seq::ZERO, head: Seq::ZERO },
             node: NodeState { allowance, past, ..NodeState::FRESH },
             topics: Vec::new(),

@@ -28,7 +28,7 @@ use crate::clock::Steady;
 use crate::tenure::{Tenure, release};
 pub use aging::{Aging, cutoffs_before};
 use doubt::Doubt;
-pub use doubt::last_row_at;
+pub use doubt::belief_at_start;
 use felt::percent_of;
 pub use space::{Disk, Lookout, obstacle};
 pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError};

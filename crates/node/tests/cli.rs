@@ -164,6 +164,7 @@ stories! {
         a_purge_takes_what_the_policy_no_longer_keeps
         a_dry_run_tells_what_the_purge_does
         a_purge_by_time_takes_everything_before_it
+        a_purge_doubts_a_clock_that_is_far_ahead
         status_tells_what_the_node_holds
         every_door_looks_at_the_disk
         a_running_node_keeps_house;

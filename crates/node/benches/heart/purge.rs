@@ -11,7 +11,7 @@ use kukuri_core::{Command, Keeping, Stats, UnixMillis, plan};
 use kukuri_event::UnixSeconds;
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_node::upkeep::{Aging, Pace, Sweep, SweepError};
-use kukuri_store::{Clock, Store, node_state};
+use kukuri_store::{Clock, Store, Tidied, node_state};
 use kukuri_testkit::generate::bulk::Bulk;
 use tokio::time::interval;
 
@@ -79,6 +79,8 @@ async fn beside_ingest(
     let (before, rest) = fresh.split_at(fresh.len() / 4);
     let (between, after) = rest.split_at(fresh.len() / 2);
     let (first, _) = rates(lane, before, std::future::pending(), &AtomicU64::new(0)).await?;
+    // A node that runs does this all the time, and so has done it when something ages.
+    while store.tidy().await? == Tidied::More {}
     let left = AtomicU64::new(0);
     let purge = purge(store, lane, Pace::BESIDE_INGEST, &left);
     let (beside, purging) = rates(lane, between, purge, &left).await?;

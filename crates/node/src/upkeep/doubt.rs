@@ -78,8 +78,14 @@ fn tell(belief: Belief) {
     }
 }
 
+/// What who begins now thinks of the clock: there is nothing to compare it with but the feed.
+pub async fn belief_at_start(store: &dyn Store, now: UnixMillis) -> Result<Belief, StoreError> {
+    let witness = |at| Witness { at, passed: Passed::Unknown };
+    Ok(believe(now, last_row_at(store).await?.map(witness)))
+}
+
 /// When the last row of the feed was written.
-pub async fn last_row_at(store: &dyn Store) -> Result<Option<UnixMillis>, StoreError> {
+async fn last_row_at(store: &dyn Store) -> Result<Option<UnixMillis>, StoreError> {
     let bounds = store.bounds().await?;
     let after = Cursor { epoch: bounds.epoch, seq: Seq(bounds.head.0 - 1) };
     if bounds.head <= bounds.floor {

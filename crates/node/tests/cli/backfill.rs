@@ -13,9 +13,11 @@ use crate::site::{Ended, LIMIT, Site, ended, id, ids, system_time, text};
 /// For longer than this nobody waits for a node that was killed.
 const LEASE_SECONDS: i64 = 31;
 
-/// A signed event of now and a little earlier, on `kukuri:global`.
+/// A signed event of now and a little earlier, on `kukuri:global`. Those of two ages are two, also when a second
+/// ends between them.
 fn signed(kind: u16, age: i64, tags: &[(&str, &str)]) -> String {
     let draft = Draft::new(kind, UnixSeconds(system_time().0 - age)).tag("t", TopicId::global());
+    let draft = draft.content(age.to_string());
     let draft = tags.iter().fold(draft, |draft, (name, value)| draft.tag(name, value));
     Author::numbered(1).sign(&draft)
 }

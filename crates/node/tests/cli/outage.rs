@@ -8,7 +8,7 @@ use kukuri_testkit::process::Process;
 
 use sqlx::{Connection, Executor, PgConnection, Row};
 
-use crate::site::{LIMIT, Site, ids, notes};
+use crate::site::{LIMIT, NOW, Site, ids, notes};
 
 fn says(process: &Process, words: &str) {
     wait_for(words, LIMIT, || process.stderr().contains(words).then_some(())).unwrap();
@@ -115,12 +115,7 @@ fn an_import_whose_server_hangs_can_be_left() {
     let mut import = site.spawn(&["import", "-"]);
     let mut stdin = import.stdin().unwrap();
     lines.iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    wait_for("a writer that waits for the lock", LIMIT, || {
-        let row = runtime.block_on(looking.fetch_one(waiting)).unwrap();
-        (row.get::<i64, _>(0) > 0).then_some(())
-    })
-    .unwrap();
+    waits_for_a_lock(&runtime, &mut looking);
     import.interrupt().unwrap();
     says(&import, "interrupted: finishing what was begun; again to leave at once");
     import.interrupt().unwrap();
@@ -129,4 +124,44 @@ fn an_import_whose_server_hangs_can_be_left() {
     runtime.block_on(locking.execute("ROLLBACK")).unwrap();
     site.import(&lines).ok();
     assert_eq!(site.exported(&[]), ids(&lines));
+}
+
+/// Somebody else writes, and the purge waits for its turn: it can be interrupted, ends with what it has begun, and
+/// goes on when it is run again.
+#[test]
+fn a_purge_that_waits_can_be_interrupted() {
+    let cluster = Cluster::start(Durability::Fast).unwrap();
+    let database = cluster.create_database();
+    let site = Site::postgres(&database);
+    let lines = notes(600);
+    site.import(&lines).ok();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (mut writing, mut looking) = runtime.block_on(async {
+        let mut writing = PgConnection::connect(&database).await.unwrap();
+        writing.execute("BEGIN").await.unwrap();
+        writing.execute("SELECT FROM cn_relay.lane FOR UPDATE").await.unwrap();
+        (writing, PgConnection::connect(&database).await.unwrap())
+    });
+    let soon = (NOW.0 + 60).to_string();
+    let args = ["purge", "--before", &soon];
+    let mut purge = site.spawn(&args);
+    waits_for_a_lock(&runtime, &mut looking);
+    purge.interrupt().unwrap();
+    runtime.block_on(writing.execute("ROLLBACK")).unwrap();
+    assert_eq!(purge.wait(LIMIT).unwrap().code(), Some(130), "{}", purge.stderr());
+    says(&purge, "interrupted after 0 events");
+    let left = site.exported(&[]).len();
+    assert!(left > 0 && left < lines.len(), "what was begun is finished: {left}");
+    site.run(&args).ok().says(&format!("purged {left} events"));
+    assert!(site.exported(&[]).is_empty());
+    site.run(&["doctor", "--all"]).ok();
+}
+
+fn waits_for_a_lock(runtime: &tokio::runtime::Runtime, looking: &mut PgConnection) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    wait_for("a writer that waits for the lock", LIMIT, || {
+        let row = runtime.block_on(looking.fetch_one(waiting)).unwrap();
+        (row.get::<i64, _>(0) > 0).then_some(())
+    })
+    .unwrap();
 }

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::stream::MaybeTlsStream;
 use tokio_tungstenite::tungstenite::{WebSocket, connect};
 
 use crate::running::Running;
-use crate::site::{LIMIT, Site, system_time};
+use crate::site::{LIMIT, Site, ended, system_time};
 
 pub const TOPIC: &str = "kukuri:global";
 
@@ -106,5 +106,11 @@ pub fn what_is_published_is_found_by_its_words(site: &Site) {
     }
     let nips: Value = serde_json::from_str(&running.nip11()).unwrap();
     assert!(nips["supported_nips"].as_array().unwrap().contains(&json!(50)));
+
+    // What is purged is found no more, as everything else that has left.
+    let soon = (system_time().0 + 60).to_string();
+    ended(&mut site.command_now(&["purge", "--before", &soon])).ok();
+    asker.finds(&words("東京"), &[]);
+    asker.finds(&words("Rust"), &[]);
     running.end();
 }

@@ -124,6 +124,26 @@ pub fn a_purge_by_time_takes_everything_before_it(site: &Site) {
     site.run(&["doctor"]).ok();
 }
 
+/// What left by a clock that is ahead would not come back when it is set right.
+pub fn a_purge_doubts_a_clock_that_is_far_ahead(site: &Site) {
+    site.import(&notes(3)).ok();
+    for args in [&["purge"][..], &["purge", "--before", "1d"], &["purge", "--topic", GLOBAL]] {
+        let refused = later(site, 91, args).code(1).says("the clock seems to be ahead");
+        refused.says("KUKURI_RETENTION_CLOCK=believe").says("nothing was purged");
+    }
+    let foretold = later(site, 91, &["purge", "--dry-run"]).ok();
+    foretold.says("would purge 3 events").says("it would be refused");
+    assert_eq!(site.exported(&[]).len(), 3);
+    // Nodes are away for a while.
+    later(site, 90, &["purge", "--before", "89d", "--dry-run"]).ok().says("would purge 3 events");
+    later(site, 90, &["purge", "--before", "91d"]).ok().says("purged 0 events");
+    let now = (NOW.0 + 91 * DAY_SECONDS).to_string();
+    let mut believing = site.command_now(&["purge", "--now", &now]);
+    ended(believing.env("KUKURI_RETENTION_CLOCK", "believe")).ok().says("purged 3 events");
+    assert!(site.exported(&[]).is_empty());
+    site.run(&["doctor"]).ok();
+}
+
 pub fn status_tells_what_the_node_holds(site: &Site) {
     site.import(&notes(5)).ok();
     policy(site, &["--max-events", "7"]);

@@ -17,6 +17,7 @@ use kukuri_node::doctor::Walk;
 use kukuri_node::upkeep::{Aging, Budget, Disk, Keeper, Pace, Sweep, UpkeepSettings};
 use kukuri_store::{Clock, Entry, Place, Query, Store, Tidied, node_state};
 use kukuri_testkit::generate::Seed;
+use tokio::sync::watch;
 
 /// When every story begins.
 pub const START: UnixSeconds = UnixSeconds(1_700_000_000);
@@ -122,6 +123,13 @@ impl Node {
         let keeper = Keeper::new(store, lane, self.time.clock(), SETTINGS, None);
         let keeper = keeper.with_budget(Budget::UNBOUNDED);
         self.keeper = keeper.doubting(Arc::new(move || start.until(other.now())));
+    }
+
+    /// Starts the keeper again, which hears how many seconds the consumers of the feed are behind.
+    pub fn hear(&mut self, lag_seconds: watch::Receiver<u64>) {
+        let (store, lane) = (Arc::clone(&self.store), Arc::clone(&self.lane));
+        let keeper = Keeper::new(store, lane, self.time.clock(), SETTINGS, None);
+        self.keeper = keeper.with_budget(Budget::UNBOUNDED).hearing(lag_seconds);
     }
 
     pub async fn set_topic(&self, digit: char, ingest_policy: IngestPolicy) {
