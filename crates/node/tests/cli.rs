@@ -50,7 +50,7 @@ use kukuri_testkit::postgres::{Cluster, Durability};
 use site::Site;
 
 macro_rules! stories {
-    ($($module:ident: $($story:ident)+;)+) => {
+    ($on_postgres:ident, $($module:ident: $($story:ident)+;)+) => {
         $($(
             #[test]
             fn $story() {
@@ -60,7 +60,7 @@ macro_rules! stories {
 
         /// One cluster for all of them: starting one takes longer than any story.
         #[test]
-        fn every_story_holds_on_postgres() {
+        fn $on_postgres() {
             let cluster = Cluster::start(Durability::Fast).unwrap();
             $($(
                 eprintln!("{}", stringify!($story));
@@ -71,6 +71,7 @@ macro_rules! stories {
 }
 
 stories! {
+    every_story_holds_on_postgres,
     backfill:
         two_nodes_show_the_same_after_a_sync
         a_sync_does_not_bring_back_what_was_purged
@@ -86,12 +87,6 @@ stories! {
         search_begins_anew_beside_a_restored_store
         search_begins_anew_when_the_operator_says_so
         other_kinds_make_another_index;
-    gossip:
-        an_event_is_live_once_at_every_node
-        a_node_that_was_cut_off_is_whole_again
-        a_node_that_was_killed_finds_its_peers_again
-        the_operator_sees_how_the_node_gossips
-        a_node_carries_so_many_topics_and_not_one_more;
     http:
         http_and_nip50_find_what_people_expect
         what_is_gone_is_not_found_over_http
@@ -173,6 +168,18 @@ stories! {
     node:
         running_says_where_everything_is_and_ends_when_asked
         wrong_command_lines_are_code_2;
+}
+
+// These wait for each other to notice that somebody is gone, which takes its time.
+stories! {
+    every_story_of_gossip_holds_on_postgres,
+    gossip:
+        an_event_is_live_once_at_every_node
+        a_node_that_was_cut_off_is_whole_again
+        a_node_that_was_killed_finds_its_peers_again
+        a_node_that_has_purged_stays_so
+        the_operator_sees_how_the_node_gossips
+        a_node_carries_so_many_topics_and_not_one_more;
 }
 
 /// By the sort of address that the README advises.

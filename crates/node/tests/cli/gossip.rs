@@ -57,7 +57,7 @@ fn publish(to: &Running, event: &str) {
     assert!(answer.starts_with(&format!("[\"OK\",\"{}\",true", id(event))), "{answer}");
 }
 
-/// A client that listens to a node's global topic, from before anything was said.
+/// A client that listens to what comes live on a node's global topic.
 struct Ear {
     heard: Arc<Mutex<BTreeMap<String, usize>>>,
 }
@@ -68,8 +68,8 @@ impl Ear {
         socket.send("[\"REQ\",\"ear\",{\"#t\":[\"kukuri:global\"]}]".into()).unwrap();
         let heard: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let into = Arc::clone(&heard);
-        let eose = socket.read().unwrap().to_string();
-        assert!(eose.starts_with("[\"EOSE\""), "{eose}");
+        // What was said before does not count.
+        while !socket.read().unwrap().to_string().starts_with("[\"EOSE\"") {}
         thread::spawn(move || {
             while let Ok(message) = socket.read() {
                 let Ok(message) = serde_json::from_str::<Value>(&message.to_string()) else {
@@ -180,6 +180,41 @@ pub fn a_node_that_was_cut_off_is_whole_again(site: &Site) {
     ear.heard_once(&[&first[..], &missed, &[last]].concat());
     one.end();
     two.end();
+}
+
+/// What a node has purged does not come back when it meets others again, by whatever way.
+pub fn a_node_that_has_purged_stays_so(site: &Site) {
+    let (home, away) = (site.elsewhere(), site.elsewhere());
+    let one = Running::spawn(&mut gossiping(&home, &[]));
+    let start = || {
+        let mut command = gossiping(&away, &[hint(&home)]);
+        command.env("KUKURI_BACKFILL_FROM", &one.url);
+        Running::spawn(&mut command)
+    };
+    let two = start();
+    until_joined(&away, 1);
+    let old: Vec<String> = (10..15).map(|age| signed(1, age, &[])).collect();
+    old.iter().for_each(|event| publish(&one, event));
+    let all = || (exported(&away).len() == old.len()).then_some(());
+    wait_for("all of it", LIMIT, all).unwrap();
+    two.end();
+    let at = (system_time().0 + 1).to_string();
+    ended(&mut away.command_now(&["purge", "--before", &at])).ok();
+    assert!(exported(&away).is_empty());
+    let two = start();
+    until_joined(&away, 1);
+    let new = signed(1, 1, &[]);
+    publish(&one, &new);
+    let ids = BTreeSet::from([id(&new)]);
+    let asked = || {
+        let passes = two.metric("kukuri_backfill_passes_total")?;
+        (passes >= 1.0 && exported(&away) == ids).then_some(())
+    };
+    wait_for("what is new, and nothing else", LIMIT, asked).unwrap();
+    assert_eq!(two.metric("kukuri_backfill_passes_failed_total"), Some(0.0));
+    assert_eq!(exported(&away), ids);
+    two.end();
+    one.end();
 }
 
 /// A node that is killed is the same node when it is started again, and finds its peers, and they find it,
