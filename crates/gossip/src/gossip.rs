@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use iroh::Endpoint;
 use iroh::protocol::Router;
+use iroh::{Endpoint, EndpointId};
 use iroh_gossip::net::Gossip as Library;
 use kukuri_core::admission::Topicless;
 use kukuri_core::backfill::Why;
@@ -108,6 +108,16 @@ impl Shared {
         let swarms = self.outs();
         let joined = swarms.0.iter().find(|(_, (_, live))| live.is_joined());
         joined.map(|(topic, _)| topic.clone())
+    }
+
+    /// Closes connections with peers that are in no swarm with us; the dialler makes them anew.
+    pub fn renew(&self) {
+        let met: BTreeSet<EndpointId> =
+            self.outs().0.values().flat_map(|(_, live)| live.neighbours()).collect();
+        for peer in self.door.connected().iter().filter(|peer| !met.contains(*peer)) {
+            tracing::info!(peer = %peer.fmt_short(), "a peer lets us into no swarm and is dialled anew");
+            self.door.cut(peer, b"renewed");
+        }
     }
 
     fn enter(&self, topic: &TopicId, out: mpsc::Sender<Bytes>, live: Arc<Live>) {
@@ -214,7 +224,7 @@ impl Gossip {
         let shared = &self.shared;
         let swarms = shared.outs();
         let connected = shared.door.connected();
-        let neighbour = |id: iroh::EndpointId, until| NeighbourStatus { id: id.to_string(), until };
+        let neighbour = |id: EndpointId, until| NeighbourStatus { id: id.to_string(), until };
         GossipStatus {
             id: shared.endpoint.id().to_string(),
             peers: self.hints().iter().map(ToString::to_string).collect(),

@@ -13,6 +13,8 @@ use kukuri_core::backfill::Why;
 /// The pause after the first try; it doubles with each further one.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Tries after which it is not enough to ask again.
+const TRIES_IN_VAIN: u32 = 4;
 
 /// What happens to a swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,10 @@ pub enum Act<K> {
     /// Ask all peers that can be reached to let us in.
     JoinAll,
     Join(K),
+    /// Close connections that lead to nobody's neighbours, so that they are made anew. A peer that still takes us
+    /// for its neighbour, and waits for an answer that was lost with an older connection, answers no question
+    /// of ours until that ends.
+    Renew,
     /// Something was missed, or may have been.
     Tell(Why),
 }
@@ -117,8 +123,9 @@ impl<K: Ord + Copy> Supervision<K> {
         match self.phase {
             Phase::Waiting { until } if until <= now => Some(Act::Subscribe),
             Phase::Alone { until } if until <= now => {
+                let act = if self.tries < TRIES_IN_VAIN { Act::JoinAll } else { Act::Renew };
                 self.phase = Phase::Alone { until: self.pause(now) };
-                Some(Act::JoinAll)
+                Some(act)
             }
             _ => None,
         }
@@ -191,12 +198,13 @@ mod tests {
         swarm.handle(Event::Subscribed, at(0));
         let mut pauses = Vec::new();
         let mut now = at(0);
-        for _ in 0..9 {
+        for nth in 0..9 {
             let next = swarm.wakes_at().unwrap();
             assert_eq!(swarm.handle(Event::Tick, UnixMillis(next.0 - 1)), None);
             pauses.push(now.until(next).as_millis());
             now = next;
-            assert_eq!(swarm.handle(Event::Tick, now), Some(Act::JoinAll));
+            let act = if nth < 3 { Act::JoinAll } else { Act::Renew };
+            assert_eq!(swarm.handle(Event::Tick, now), Some(act));
         }
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
         swarm.handle(Event::Up(1), now);

@@ -1,6 +1,7 @@
 //! One topic's swarm: a task that listens, speaks, and keeps itself in it. Nothing that happens to it
 //! touches another one.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,6 +50,13 @@ impl Live {
 
     pub fn is_joined(&self) -> bool {
         matches!(lock(&self.seen).0, Phase::Joined { .. })
+    }
+
+    pub fn neighbours(&self) -> BTreeSet<EndpointId> {
+        match &lock(&self.seen).0 {
+            Phase::Joined { neighbours } => neighbours.clone(),
+            Phase::Waiting { .. } | Phase::Alone { .. } => BTreeSet::new(),
+        }
     }
 
     pub fn status(&self) -> TopicStatus {
@@ -181,6 +189,7 @@ impl Swarm {
                 Some(Act::Subscribe) => next = Some(self.subscribe().await),
                 Some(Act::JoinAll) => self.join(self.shared().dialler.connected()).await,
                 Some(Act::Join(peer)) => self.join(vec![peer]).await,
+                Some(Act::Renew) => self.shared().renew(),
                 Some(Act::Tell(why)) => self.shared().missed(&self.inlet.topic, why),
                 None => {}
             }
