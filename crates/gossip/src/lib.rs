@@ -26,6 +26,8 @@ mod key;
 pub mod message;
 pub mod outgoing;
 mod outlet;
+mod pace;
+mod patience;
 pub mod peer;
 mod status;
 pub mod supervision;

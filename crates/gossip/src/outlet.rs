@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kukuri_core::{Cursor, FeedRow, ReadSet, Record};
+use kukuri_core::{Cursor, FeedRow, ReadSet, Record, TopicId};
 use kukuri_event::{Body, EventId};
 use kukuri_feed::{FeedError, POLL_INTERVAL, Tail};
 use kukuri_lane::Ephemerals;
 use kukuri_store::StoreError;
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::counters::add_one;
 use crate::gossip::Shared;
 use crate::outgoing;
+use crate::patience::Patience;
 
 const ROWS_MAX: usize = 256;
 /// The pause after the first failed read; it doubles with each further one.
@@ -26,9 +28,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 pub(crate) async fn follow_feed(shared: Arc<Shared>, after: Cursor) {
     let store = || Arc::clone(&shared.ground.store);
     let mut tail = Tail::new(store(), after, POLL_INTERVAL);
-    let mut backoff = BACKOFF_MIN;
+    let (mut backoff, mut patience) = (BACKOFF_MIN, Patience::default());
     loop {
-        match step(&shared, &mut tail).await {
+        match step(&shared, &mut tail, &mut patience).await {
             Ok(()) => backoff = BACKOFF_MIN,
             Err(error) => {
                 tracing::warn!(%error, "gossip waits for the feed");
@@ -46,7 +48,7 @@ pub(crate) async fn follow_feed(shared: Arc<Shared>, after: Cursor) {
     }
 }
 
-async fn step(shared: &Shared, tail: &mut Tail) -> Result<(), FeedError> {
+async fn step(shared: &Shared, tail: &mut Tail, patience: &mut Patience) -> Result<(), FeedError> {
     let before = tail.cursor();
     let rows = tail.next_rows(ROWS_MAX).await?;
     let rows: Vec<FeedRow> = rows.into_iter().filter(|row| outgoing::of_row(row).is_ok()).collect();
@@ -57,8 +59,12 @@ async fn step(shared: &Shared, tail: &mut Tail) -> Result<(), FeedError> {
     })?;
     for row in &rows {
         // Whatever is gone again is not worth telling of.
-        if let Some(body) = bodies.get(&row.event_id) {
-            send(shared, body, std::slice::from_ref(&row.topic_id));
+        let Some(body) = bodies.get(&row.event_id) else { continue };
+        let (Some(json), Some(out)) = (leaving(shared, body), out(shared, &row.topic_id)) else {
+            continue;
+        };
+        if !patience.give(&row.topic_id, &out, copy(json)).await {
+            add_one(&shared.counters.out_dropped);
         }
     }
     Ok(())
@@ -82,26 +88,30 @@ async fn bodies(
     Ok(bodies)
 }
 
-/// Ends when the lane does.
+/// Ends when the lane does. What is ephemeral waits for nobody.
 pub(crate) async fn follow_ephemerals(shared: Arc<Shared>, mut ephemerals: Ephemerals) {
     while let Some(event) = ephemerals.next().await {
         let carried = Arc::clone(&shared.carried.borrow());
-        send(&shared, event.body(), &outgoing::of_ephemeral(&event, &carried));
+        let Some(json) = leaving(&shared, event.body()) else { continue };
+        let topics = outgoing::of_ephemeral(&event, &carried);
+        for out in topics.iter().filter_map(|topic| out(&shared, topic)) {
+            if out.try_send(copy(json)).is_err() {
+                add_one(&shared.counters.out_dropped);
+            }
+        }
     }
 }
 
-/// Queues an event for the swarms of these topics.
-fn send(shared: &Shared, body: &Body, topics: &[kukuri_core::TopicId]) {
-    let Ok(json) = outgoing::of_body(body) else {
-        add_one(&shared.counters.kept_back);
-        return;
-    };
-    let outs = shared.outs();
-    let mut bytes: Option<Bytes> = None;
-    for out in topics.iter().filter_map(|topic| outs.get(topic)) {
-        let bytes = bytes.get_or_insert_with(|| Bytes::copy_from_slice(json.as_bytes()));
-        if out.try_send(bytes.clone()).is_err() {
-            add_one(&shared.counters.out_dropped);
-        }
-    }
+/// The JSON of an event, if it may leave.
+fn leaving<'a>(shared: &Shared, body: &'a Body) -> Option<&'a str> {
+    let json = outgoing::of_body(body);
+    json.inspect_err(|_| add_one(&shared.counters.kept_back)).ok()
+}
+
+fn out(shared: &Shared, topic: &TopicId) -> Option<mpsc::Sender<Bytes>> {
+    shared.outs().get(topic).cloned()
+}
+
+fn copy(json: &str) -> Bytes {
+    Bytes::copy_from_slice(json.as_bytes())
 }

@@ -16,7 +16,7 @@ use kukuri_core::{TopicId, UnixMillis, gossip_topic};
 use kukuri_lane::Ticket;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::counters::{Sample, add_one};
 use crate::dialler::Dialler;
@@ -24,6 +24,7 @@ use crate::door::lock;
 use crate::gossip::Shared;
 use crate::hello::Hello;
 use crate::inlet::Inlet;
+use crate::pace::Pace;
 use crate::status::TopicStatus;
 use crate::supervision::{Act, Event, Phase, Supervision};
 
@@ -99,6 +100,7 @@ pub(crate) struct Swarm {
     supervision: Supervision<EndpointId>,
     link: Option<(GossipSender, GossipReceiver)>,
     out: mpsc::Receiver<Bytes>,
+    pace: Pace,
     reached: broadcast::Receiver<EndpointId>,
     answers: FuturesUnordered<Ticket>,
     alone: Option<Alone>,
@@ -115,6 +117,7 @@ impl Swarm {
             supervision: Supervision::new(now),
             link: None,
             out,
+            pace: Pace::new(Instant::now()),
             reached,
             answers: FuturesUnordered::new(),
             alone: None,
@@ -135,12 +138,14 @@ impl Swarm {
         loop {
             let due = self.supervision.wakes_at().map_or(IDLE, |at| self.now().until(at).min(IDLE));
             let room = self.answers.len() < IN_FLIGHT_MAX;
+            let pause = self.pace.pauses_until(Instant::now());
             tokio::select! {
                 heard = hear(&mut self.link), if room && self.link.is_some() => self.heard(heard).await,
-                out = self.out.recv() => match out {
+                out = self.out.recv(), if pause.is_none() => match out {
                     Some(bytes) => self.broadcast(bytes).await,
                     None => return,
                 },
+                () = sleep_until(pause.unwrap_or_else(Instant::now)), if pause.is_some() => {}
                 Some(answer) = self.answers.next(), if !self.answers.is_empty() => self.inlet.settle(answer),
                 peer = self.reached.recv() => match peer {
                     Ok(peer) => self.react(Event::Reached(peer)).await,
@@ -233,6 +238,7 @@ impl Swarm {
         };
         match timeout(SEND_WAIT_MAX, sender.broadcast(bytes)).await {
             Ok(Ok(())) => {
+                self.pace.spoke(Instant::now());
                 add_one(&self.shared().counters.broadcasts);
                 self.live.broadcasts.fetch_add(1, Ordering::Relaxed);
             }

@@ -11,10 +11,11 @@ use kukuri_core::{Mapping, NetworkId, TopicError};
 use kukuri_event::Filter;
 use kukuri_relay::{Network, NetworkError};
 use kukuri_store::Store;
+use kukuri_store_postgres::Wakeup;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use crate::config::{Config, Layers};
+use crate::config::{Config, Layers, WakeupChoice};
 use crate::exit;
 pub use consumer::{ConsumerCommand, ParkedCommand, RebuildArgs};
 pub use policy::{Before, PolicyArgs, PurgeArgs, Wish};
@@ -70,6 +71,7 @@ fn network(text: &str) -> Result<String, TopicError> {
 pub struct Common {
     pub data: PathBuf,
     pub database: Option<String>,
+    pub wakeup: Wakeup,
     pub now: Option<i64>,
     pub network: NetworkId,
     pub wrap: Option<Wrap>,
@@ -80,6 +82,10 @@ impl Common {
         Self {
             data: config.data.clone(),
             database: config.database.clone(),
+            wakeup: match config.wakeup {
+                WakeupChoice::Notify => Wakeup::Notify,
+                WakeupChoice::Poll => Wakeup::PollOnly,
+            },
             now: args.now,
             network: NetworkId::parse(&config.network).expect("settings are checked"),
             wrap: args.wrap,

@@ -31,6 +31,7 @@ pub struct Config {
     pub data: PathBuf,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<String>,
+    pub wakeup: WakeupChoice,
     pub network: String,
     pub relay: RelaySection,
     pub auth: AuthSection,
@@ -42,6 +43,17 @@ pub struct Config {
     pub backfill: BackfillSection,
     pub gossip: GossipSection,
     pub limits: RelayLimits,
+}
+
+/// How a node on PostgreSQL learns what others have written there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WakeupChoice {
+    /// The server tells, and it looks by itself now and then.
+    #[default]
+    Notify,
+    /// It looks by itself.
+    Poll,
 }
 
 /// Which other nodes are asked for what this one has missed, and how.
@@ -210,6 +222,7 @@ impl Default for Config {
         Self {
             data: "./data".into(),
             database: None,
+            wakeup: WakeupChoice::Notify,
             network: "kukuri:main:".to_owned(),
             relay: RelaySection::default(),
             auth: AuthSection::default(),

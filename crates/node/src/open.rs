@@ -10,7 +10,7 @@ use kukuri_feed::RunnerConfig;
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_store::backup::{Backup, Manifest, Monitor};
 use kukuri_store::{Clock, Store};
-use kukuri_store_postgres::{Fsync, PostgresStore};
+use kukuri_store_postgres::{Fsync, PostgresStore, Wakeup};
 use kukuri_store_sqlite::{SqliteStore, Sync};
 
 use crate::cli::Common;
@@ -185,7 +185,8 @@ pub async fn open(common: &Common) -> anyhow::Result<Opened> {
     }
     let (store, place, lead_commands) = match &common.database {
         Some(url) => {
-            (open_postgres(url, durable).await?, mask_password(url), POSTGRES_LEAD_COMMANDS)
+            let store = open_postgres(url, durable, common.wakeup).await?;
+            (store, mask_password(url), POSTGRES_LEAD_COMMANDS)
         }
         None => {
             let place = common.data.join(kukuri_store_sqlite::FILE).display().to_string();
@@ -218,10 +219,13 @@ async fn open_sqlite(directory: &Path, durable: bool) -> anyhow::Result<Arc<dyn 
     Ok(Arc::new(store))
 }
 
-async fn open_postgres(url: &str, durable: bool) -> anyhow::Result<Arc<dyn Store>> {
+async fn open_postgres(url: &str, durable: bool, wakeup: Wakeup) -> anyhow::Result<Arc<dyn Store>> {
     let fsync = fsync(durable);
-    let options =
-        kukuri_store_postgres::Options { fsync, ..kukuri_store_postgres::Options::STANDARD };
+    let options = kukuri_store_postgres::Options {
+        fsync,
+        wakeup,
+        ..kukuri_store_postgres::Options::STANDARD
+    };
     let store = PostgresStore::open(url, options).await;
     let store = store.with_context(|| cannot_open_database(&mask_password(url)))?;
     for warning in store.warnings() {

@@ -81,11 +81,14 @@ stories! {
         an_unknown_consumer_is_an_error
         looking_at_consumers_makes_nothing
         search_is_paused_and_goes_on
+        search_finds_what_others_write_where_nobody_tells
         search_reads_the_feed_again
         a_rebuild_beside_ingest_fails_no_question
         a_rebuild_is_given_up
         search_begins_anew_beside_a_restored_store
         search_begins_anew_when_the_operator_says_so
+        search_begins_anew_when_the_feed_has_gone_on_without_it
+        search_waits_for_the_operator_when_the_feed_has_gone_on_without_it
         other_kinds_make_another_index;
     http:
         http_and_nip50_find_what_people_expect

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kukuri_core::{Op, Source, TopicId};
+use kukuri_core::backfill::Why;
+use kukuri_core::{Act, Op, Outcome, Source, TopicId};
 use kukuri_store::Store;
 
 use crate::rig::{Homes, Node, note, topic};
@@ -69,4 +70,24 @@ async fn around_a_ring_every_event_comes_once_to_everyone() {
     for stores in homes.three_of_each().await {
         told(Shape::Ring, stores).await;
     }
+}
+
+/// More than a swarm lets wait, at once: it stays in the feed until it is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_is_said_in_full() {
+    const EVENTS: usize = 3000;
+    let t = [topic('a')];
+    let one = Node::start(&t, &[]).await;
+    let two = Node::start(&t, &[&one]).await;
+    one.until_joined(&t[0], 1).await;
+    let acts = (0..EVENTS).map(|nth| Act::Publish(note(&t, &format!("burst {nth}"))));
+    let answers = one.lane.submit_all(acts.collect()).await.unwrap().await;
+    assert!(answers.iter().all(|answer| *answer == Ok(Outcome::Accepted)));
+    one.until_stats("a burst", |stats| stats.broadcasts == EVENTS as u64).await;
+    assert_eq!(one.stats().out_dropped, 0, "{:?}", one.stats());
+    // What the library drops on its way is asked for, and told of: none is lost in silence.
+    two.until_stats("its arrival", |stats| stats.lags > 0 || stats.accepted == EVENTS as u64).await;
+    println!("{:?}", two.stats());
+    let lagged = two.told().iter().any(|(_, why, _)| *why == Why::Lagged);
+    assert_eq!(lagged, two.stats().lags > 0, "{:?}", two.stats());
 }

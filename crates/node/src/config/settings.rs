@@ -113,6 +113,10 @@ pub static SETTINGS: &[Setting] = &[
         "A PostgreSQL database to keep events in, in place of the data directory.",
     )
     .such_as("\"postgres://kukuri@localhost/kukuri\""),
+    setting(
+        "wakeup",
+        "How a node on PostgreSQL learns what other processes have written there: \"notify\", or \"poll\" where notifications (LISTEN) do not arrive; then it looks every 1.5 seconds. What it writes itself it knows at once.",
+    ),
     flagged(
         "network",
         "--network",

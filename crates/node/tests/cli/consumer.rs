@@ -1,6 +1,6 @@
 //! What an operator sees of consumers and can do about them, beside a running node.
 
-use kukuri_event::Event;
+use kukuri_event::{Event, UnixSeconds};
 use kukuri_feed::Consumer;
 use kukuri_index::Index;
 use kukuri_store::conformance::signing::{Author, Draft};
@@ -104,6 +104,20 @@ pub fn search_is_paused_and_goes_on(site: &Site) {
     asker.finds(&words("meanwhile"), &["梅 meanwhile"]);
     running.finds("meanwhile", &["梅 meanwhile"]);
     assert!(running.page(TOPIC, "梅", "").1.get("index_lag_seconds").is_none());
+    running.end();
+}
+
+/// Where notifications do not arrive, what others write is found by looking.
+pub fn search_finds_what_others_write_where_nobody_tells(site: &Site) {
+    let mut command = patient(site);
+    let running = Running::spawn(command.env("KUKURI_WAKEUP", "poll"));
+    let listening = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'kukuri listener'";
+    assert_eq!(site.ask(listening).unwrap_or(0), 0);
+    let line = Author::numbered(1).sign(&note("楓 imported").tag("t", TOPIC));
+    let file = site.file("other.jsonl", &[line]);
+    ended(&mut site.command_now(&["import", text(&file)])).ok();
+    running.finds("楓", &["楓 imported"]);
     running.end();
 }
 
@@ -271,6 +285,75 @@ pub fn search_begins_anew_when_the_operator_says_so(site: &Site) {
     let mut found = asker.search(words("梨")).unwrap();
     found.sort_unstable();
     assert_eq!(found, ["梨 new", "梨 saved"]);
+    running.end();
+}
+
+/// The feed goes on without the search until rows that it has not read are no longer kept. Returns what it
+/// would find had it read them.
+fn leave_behind(site: &Site) -> [&'static str; 2] {
+    const DAY_SECONDS: i64 = 24 * 60 * 60;
+    let now = system_time().0;
+    let import = |days_ago: i64, drafts: &[Draft]| {
+        let sign = |draft: &Draft| Author::numbered(1).sign(draft);
+        let lines: Vec<String> = drafts.iter().map(sign).collect();
+        let file = site.file(&format!("{days_ago}.jsonl"), &lines);
+        let at = (now - days_ago * DAY_SECONDS).to_string();
+        ended(&mut site.command_now(&["import", text(&file), "--now", &at])).ok();
+        lines
+    };
+    let draft = |kind, days_ago: i64| {
+        Draft::new(kind, UnixSeconds(now - days_ago * DAY_SECONDS)).tag("t", TOPIC)
+    };
+    let read = import(5, &[draft(1, 5).content("椿 deleted"), draft(1, 5).content("椿 kept")]);
+    let running = Running::spawn(&mut patient(site));
+    wait_for("the search has read them", LIMIT, || {
+        let (_, page) = running.page(TOPIC, "椿", "");
+        (page["items"].as_array()?.len() == 2).then_some(())
+    })
+    .unwrap();
+    operate(site, &["pause", "search"]);
+    running.end();
+    let deleted = Event::parse(&read[0]).unwrap().id().to_hex();
+    import(4, &[draft(1, 4).content("椿 unread"), draft(5, 4).tag("e", deleted)]);
+    ["椿 unread", "椿 kept"]
+}
+
+/// A node that keeps its feed for a day, after it has let go of what is older.
+fn forgetful(site: &Site, rebuild: &str) -> Running {
+    let mut command = patient(site);
+    command.env("KUKURI_RETENTION_FEED_DAYS", "1").env("KUKURI_SEARCH_REBUILD", rebuild);
+    let running = Running::spawn(&mut command);
+    let unread = active(&status(site)).unwrap()["last_seq"].as_f64().unwrap();
+    let gone = || running.metric("kukuri_feed_floor").filter(|floor| *floor > unread);
+    wait_for("the unread rows are gone", LIMIT, gone).unwrap();
+    running
+}
+
+/// Rows that are no longer kept are not skipped: the search is built anew from what there is.
+pub fn search_begins_anew_when_the_feed_has_gone_on_without_it(site: &Site) {
+    let expected = leave_behind(site);
+    let running = forgetful(site, "auto");
+    operate(site, &["resume", "search"]);
+    let mut asker = Asker::connect(&running);
+    asker.finds(&words("椿"), &expected);
+    assert_eq!(active(&status(site)).unwrap()["generation"], 2);
+    assert_eq!(running.page(TOPIC, "deleted", "").1["items"], json!([]));
+    running.end();
+}
+
+/// The same where the operator wants to be asked: what was found before is found until then.
+pub fn search_waits_for_the_operator_when_the_feed_has_gone_on_without_it(site: &Site) {
+    let expected = leave_behind(site);
+    let running = forgetful(site, "manual");
+    operate(site, &["resume", "search"]);
+    let halted = || active(&status(site))?["halted"].as_str().map(str::to_owned);
+    let why = wait_for("the search halts", LIMIT, halted).unwrap();
+    assert!(why.contains("consumer rebuild search"), "{why}");
+    let mut asker = Asker::connect(&running);
+    assert_eq!(asker.search(words("unread")), Ok(Vec::new()), "nobody skips");
+
+    operate(site, &["rebuild", "search"]);
+    asker.finds(&words("椿"), &expected);
     running.end();
 }
 
