@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Messages that are sent without a pause, and how long it takes until as many may follow: 12 800 in a second.
+/// Messages that are sent without a pause, and how long it takes until as many may follow: 6 400 in a second.
 const BURST_MESSAGES: u32 = 64;
-const BURST_INTERVAL: Duration = Duration::from_millis(5);
+const BURST_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(crate) struct Pace {

@@ -16,6 +16,7 @@ use kukuri_core::{TopicId, UnixMillis, gossip_topic};
 use kukuri_lane::Ticket;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::counters::{Sample, add_one};
@@ -162,6 +163,9 @@ impl Swarm {
             Some(Ok(Heard::Received(message))) => {
                 self.live.received.fetch_add(1, Ordering::Relaxed);
                 self.answers.extend(self.inlet.take(&message).await);
+                // Looking at a message takes longer than the library takes to bring it: without a pause for
+                // its tasks what they bring would pile up where they drop it.
+                yield_now().await;
             }
             Some(Ok(Heard::NeighborUp(peer))) => {
                 self.react(Event::Up(peer)).await;

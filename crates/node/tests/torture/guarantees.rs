@@ -57,7 +57,7 @@ impl Scene {
 
     async fn kill_import(&mut self) {
         self.import.kill();
-        self.home.place.wait_for_the_dead(&*self.store).await;
+        self.home.place.wait_for_the_dead().await;
     }
 
     async fn feed_up_to(&self, head: Seq) -> Vec<FeedRow> {

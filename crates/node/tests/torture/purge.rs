@@ -98,7 +98,7 @@ impl Purge {
     }
 
     async fn check(&self, test: &str) {
-        self.place.wait_for_the_dead(&*self.store).await;
+        self.place.wait_for_the_dead().await;
         let floor = self.store.bounds().await.expect("it can be read").floor;
         assert_eq!(audit(&dump(&*self.store).await, floor), Ok(()));
         require_none(test, &self.place.doctor());

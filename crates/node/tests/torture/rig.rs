@@ -4,18 +4,24 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use kukuri_event::UnixSeconds;
 use kukuri_store::Store;
 use kukuri_store_postgres::{Fsync, PostgresStore};
 use kukuri_store_sqlite::SqliteStore;
+use kukuri_testkit::condition::wait_for_async;
 use kukuri_testkit::generate::Seed;
 use kukuri_testkit::postgres::{Cluster, Durability, Settings};
+use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
 use crate::checker::{Finding, History};
 use crate::load::NOW;
+
+/// How long a server may take to notice that a client is gone.
+const DEAD_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Without commits that wait for the disk; the node reads it, too.
 pub const UNSAFE_FOR_TESTS: &str = "KUKURI_TEST_UNSAFE";
@@ -112,20 +118,28 @@ impl Place {
     pub async fn check(&self, history: &History<'_>) -> Vec<Finding> {
         match self.open().await {
             Ok(store) => {
-                self.wait_for_the_dead(&*store).await;
+                self.wait_for_the_dead().await;
                 history.check(&*store).await
             }
             Err(error) => vec![Finding::Unreadable(format!("{error:#}"))],
         }
     }
 
-    /// A server may still be at the commit of a client that was killed. It is over when another
-    /// batch, even an empty one, gets its turn. An embedded store died with its process; it is left
-    /// as it is.
-    pub async fn wait_for_the_dead(&self, store: &dyn Store) {
-        if let Self::Postgres(_) = self {
-            store.apply(Arc::new([])).await.expect("the server takes a batch");
-        }
+    /// A server may still be at the commit of a client that was killed, or about to begin it. It is over
+    /// when only the one store that the test has open can write. An embedded store died with its process; it
+    /// is left as it is.
+    pub async fn wait_for_the_dead(&self) {
+        const WRITERS: &str = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = 'kukuri lane'";
+        let Self::Postgres(url) = self else { return };
+        let mut server = PgConnection::connect(url).await.expect("the server is there");
+        wait_for_async("the dead", DEAD_WAIT_MAX, async || {
+            let writers = sqlx::query_scalar(WRITERS).fetch_one(&mut server).await;
+            let writers: i64 = writers.expect("the server answers");
+            (writers <= 1).then_some(())
+        })
+        .await
+        .expect("a server notices that its clients are gone");
     }
 
     /// What `doctor` says, if it says anything.
