@@ -2,7 +2,7 @@
 //! costs beside taking it in from a client. Both nodes are processes, as users have them.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -28,6 +28,8 @@ pub struct GossipArgs {
 }
 
 const TOPIC: &str = "bench gossip";
+/// One that is carried while both nodes run.
+const LATE_TOPIC: &str = "bench late";
 /// A swarm holds some thousand messages for who is slow, and then drops them: so many at a time.
 const ROUND_EVENTS: usize = 1000;
 const ROUND_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -39,6 +41,7 @@ const LIVE: Crowd = Crowd { subscribers: 1, stalled: 0, events: 200, per_second:
 /// Limits: see "Speed" of the issue of gossip and backfill.
 const LIVE_MILLIS_MAX: f64 = 25.0;
 const COST_MAX: f64 = 2.0;
+const JOINED_SECONDS_MAX: f64 = 2.0;
 
 pub async fn run(args: GossipArgs) -> anyhow::Result<()> {
     let directory = tempfile::tempdir_in("target")?;
@@ -77,7 +80,11 @@ async fn measure(name: &str, directory: &Path, args: &GossipArgs) -> anyhow::Res
     let live = fanout(&first.target, &second.target.url, LIVE, 1).await?;
     live.print()?;
     let by_gossip = taken_in(&first, &second, args.events, 1_000_000).await?;
-    let accepted = second.metric("kukuri_gossip_accepted_total")?;
+    // What a node says of its gossip is a second old.
+    let all = (args.events + LIVE.events) as u64;
+    let accepted = || second.metric("kukuri_gossip_accepted_total").ok().filter(|n| *n >= all);
+    let accepted = wait_for("the last event", ROUND_WAIT_MAX, accepted)?;
+    let joined = joins(&one, &two, &first, &second).await?;
     first.stop()?;
     second.stop()?;
     Report::new("gossip", name)
@@ -89,7 +96,31 @@ async fn measure(name: &str, directory: &Path, args: &GossipArgs) -> anyhow::Res
     let millis = live.number("live_p50_us") / 1000.0;
     figure(name, "published on one node, live on another, p50 ms", millis, Some(LIVE_MILLIS_MAX));
     figure(name, "CPU per event by gossip over by clients", by_gossip / by_clients, Some(COST_MAX));
+    figure(name, "a topic is carried and received, s", joined, Some(JOINED_SECONDS_MAX));
     Ok(())
+}
+
+/// How many seconds it takes from telling a running node to carry a topic until it receives something of it.
+async fn joins(
+    one: &Home<'_>,
+    two: &Home<'_>,
+    first: &Running,
+    second: &Running,
+) -> anyhow::Result<f64> {
+    let topic = one.carry(LATE_TOPIC)?;
+    let known = || first.metric("kukuri_gossip_topics").ok().filter(|topics| *topics == 3);
+    wait_for("the first node is in its swarm", ROUND_WAIT_MAX, known)?;
+    let head = second.metric("kukuri_feed_head")?;
+    let start = Instant::now();
+    two.carry(LATE_TOPIC)?;
+    for line in Load::of(&[topic], 500, 2_000_000).lines {
+        ingest(&first.target, vec![line], 1, 1).await?;
+        let received = || second.metric("kukuri_feed_head").ok().filter(|now| *now > head);
+        if wait_for("an event", Duration::from_millis(50), received).is_ok() {
+            return Ok(start.elapsed().as_secs_f64());
+        }
+    }
+    anyhow::bail!("nothing of the topic was received")
 }
 
 /// Publishes at one node what another takes in, which may be the same; says how many microseconds of CPU

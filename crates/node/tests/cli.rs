@@ -178,6 +178,7 @@ stories! {
     every_story_of_gossip_holds_on_postgres,
     gossip:
         an_event_is_live_once_at_every_node
+        an_event_that_is_heard_twice_is_noticed
         a_node_that_was_cut_off_is_whole_again
         a_node_that_was_killed_finds_its_peers_again
         a_node_that_has_purged_stays_so

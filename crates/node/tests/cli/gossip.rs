@@ -64,9 +64,12 @@ struct Ear {
 
 impl Ear {
     fn at(node: &Running) -> Self {
+        Self::listening(node, Arc::default())
+    }
+
+    fn listening(node: &Running, heard: Arc<Mutex<BTreeMap<String, usize>>>) -> Self {
         let (mut socket, _) = tungstenite::connect(&node.url).unwrap();
         socket.send("[\"REQ\",\"ear\",{\"#t\":[\"kukuri:global\"]}]".into()).unwrap();
-        let heard: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let into = Arc::clone(&heard);
         // What was said before does not count.
         while !socket.read().unwrap().to_string().starts_with("[\"EOSE\"") {}
@@ -94,9 +97,32 @@ impl Ear {
 
     /// These, once each, and nothing else.
     fn heard_once(&self, events: &[String]) {
-        let expected: BTreeMap<String, usize> = events.iter().map(|event| (id(event), 1)).collect();
-        assert_eq!(*self.heard.lock().unwrap(), expected);
+        assert_eq!(once(&self.heard.lock().unwrap(), events), Ok(()));
     }
+}
+
+/// Whether these were heard once each, and nothing else.
+fn once(heard: &BTreeMap<String, usize>, events: &[String]) -> Result<(), String> {
+    let expected: BTreeMap<String, usize> = events.iter().map(|event| (id(event), 1)).collect();
+    if *heard == expected { Ok(()) } else { Err(format!("{heard:?} instead of {expected:?}")) }
+}
+
+/// Hearing twice, not at all, or something else is noticed.
+pub fn an_event_that_is_heard_twice_is_noticed(site: &Site) {
+    let node = Running::spawn(&mut patient(&site.elsewhere()));
+    // A client with two ears on one node: what is said once is heard twice.
+    let (ear, events) = (Ear::at(&node), [signed(1, 1, &[]), signed(1, 2, &[])]);
+    let second = Ear::listening(&node, Arc::clone(&ear.heard));
+    events.iter().for_each(|event| publish(&node, event));
+    let twice = || (ear.heard.lock().unwrap().values().sum::<usize>() == 4).then_some(());
+    wait_for("both ears", LIMIT, twice).unwrap();
+    assert!(once(&ear.heard.lock().unwrap(), &events).is_err());
+    drop(second);
+    let heard = |events: &[String]| events.iter().map(|event| (id(event), 1)).collect();
+    assert_eq!(once(&heard(&events), &events), Ok(()));
+    assert!(once(&heard(&events[..1]), &events).is_err());
+    assert!(once(&heard(&events), &events[..1]).is_err());
+    node.end();
 }
 
 fn exported(site: &Site) -> BTreeSet<String> {
