@@ -1,6 +1,6 @@
 //! Who is connected, and who may be. Every connection passes here, whoever began it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iroh::endpoint::{
@@ -17,13 +17,16 @@ use crate::counters::{Counters, add_one};
 /// Neighbours whose conduct is remembered.
 const REMEMBERED_MAX: usize = 4096;
 /// Nodes that are connected at once, and connections of each: both sides may dial at the same moment.
-const NODES_MAX: usize = 512;
-const LINKS_MAX: usize = 4;
+/// The library makes room for a message as soon as it is told how long it will be, so they are few.
+const NODES_MAX: usize = 256;
+const LINKS_MAX: usize = 3;
 const CLOSE_CODE: u32 = 1;
 
 pub(crate) struct Door {
     conduct: Mutex<Conduct<EndpointId>>,
     links: Mutex<HashMap<EndpointId, Vec<WeakConnectionHandle>>>,
+    /// Nodes that the operator has named: for them there is always room.
+    named: BTreeSet<EndpointId>,
     clock: Clock,
     counters: Arc<Counters>,
 }
@@ -32,8 +35,8 @@ impl Door {
     pub fn new(config: &GossipConfig, clock: Clock, counters: Arc<Counters>) -> Arc<Self> {
         let conduct =
             Conduct::new(config.rates.each, config.rates.all, config.mute, REMEMBERED_MAX);
-        let links = Mutex::default();
-        Arc::new(Self { conduct: Mutex::new(conduct), links, clock, counters })
+        let (links, named) = (Mutex::default(), config.peers.iter().map(|peer| peer.id).collect());
+        Arc::new(Self { conduct: Mutex::new(conduct), links, named, clock, counters })
     }
 
     pub fn pass(&self, who: &EndpointId, hops: impl FnOnce() -> u16) -> Passage {
@@ -92,7 +95,8 @@ impl Door {
             links.retain(is_open);
             !links.is_empty()
         });
-        let room = links.len() < NODES_MAX || links.contains_key(&who);
+        let strangers = links.keys().filter(|id| !self.named.contains(*id)).count();
+        let room = strangers < NODES_MAX || links.contains_key(&who) || self.named.contains(&who);
         let own = links.get(&who).map_or(0, Vec::len);
         let enters = room && own < LINKS_MAX;
         if enters {

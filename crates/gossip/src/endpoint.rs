@@ -18,9 +18,10 @@ use crate::door::{Door, Hook};
 use crate::message::WRAPPING_BYTES_MAX;
 use crate::outgoing::EVENT_BYTES_MAX;
 
-/// What the library may read and write at once: twice what is ever sent, so that what is a little too
-/// large is noticed and blamed, and does not end a neighbour's stream.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 2 * (EVENT_BYTES_MAX + WRAPPING_BYTES_MAX);
+/// What the library may read and write at once: a little more than is ever sent, so that what is a little too
+/// large is noticed and blamed, and does not end a neighbour's stream. It makes room for so much as soon as a
+/// neighbour says how long its message will be.
+pub(crate) const MESSAGE_BYTES_MAX: usize = EVENT_BYTES_MAX + 4 * WRAPPING_BYTES_MAX;
 /// How long the library keeps messages for neighbours that ask for them. It has no bound in bytes, so the
 /// time is short; round trips are shorter.
 const CACHE_TIME: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! All of it: the endpoint, the swarms of the carried topics, and what goes in and out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ use crate::{GossipStats, GossipStatus, NeighbourStatus, NodeKey, PeerHint};
 
 /// How soon a topic that is carried, or no longer, is followed.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
+/// How often connections that lead nowhere are made anew, for all topics together.
+const RENEW_INTERVAL: Duration = Duration::from_secs(30);
 /// Events that may wait to be sent to one swarm.
 const OUT_WAITING_MAX: usize = 1024;
 /// How long leaving may take: neighbours are told.
@@ -89,6 +91,10 @@ pub(crate) struct Shared {
     pub carried: watch::Receiver<Carried>,
     /// Cancelled when nothing works any more.
     pub broken: CancellationToken,
+    /// When connections were last made anew.
+    renewed_at: AtomicI64,
+    /// How many rows of the feed the slowest swarm has not been told of.
+    pub out_lag_rows: AtomicU64,
     swarms: RwLock<Swarms>,
     left_out: AtomicUsize,
 }
@@ -112,6 +118,16 @@ impl Shared {
 
     /// Closes connections with peers that are in no swarm with us; the dialler makes them anew.
     pub fn renew(&self) {
+        let now = (self.time)();
+        let last = UnixMillis(self.renewed_at.load(Ordering::Relaxed));
+        let due = last.until(now) >= RENEW_INTERVAL;
+        let claim = |from: UnixMillis| {
+            self.renewed_at.compare_exchange(from.0, now.0, Ordering::Relaxed, Ordering::Relaxed)
+        };
+        // Many topics may be alone at once, and what is made anew needs time to lead anywhere.
+        if !due || claim(last).is_err() {
+            return;
+        }
         let met: BTreeSet<EndpointId> =
             self.outs().0.values().flat_map(|(_, live)| live.neighbours()).collect();
         for peer in self.door.connected().iter().filter(|peer| !met.contains(*peer)) {
@@ -180,6 +196,8 @@ impl Gossip {
             counters,
             carried,
             broken: CancellationToken::new(),
+            renewed_at: AtomicI64::new(0),
+            out_lag_rows: AtomicU64::new(0),
             swarms: RwLock::default(),
             left_out: AtomicUsize::new(0),
         });
@@ -237,6 +255,7 @@ impl Gossip {
                 .collect(),
             topics: swarms.0.values().map(|(_, live)| live.status()).collect(),
             left_out: shared.left_out.load(Ordering::Relaxed),
+            out_lag_rows: shared.out_lag_rows.load(Ordering::Relaxed),
             stats: self.stats(),
         }
     }

@@ -15,7 +15,8 @@ use crate::conduct::{Fault, Passage};
 use crate::counters::{Sample, add_one};
 use crate::gossip::Shared;
 use crate::hello::Hello;
-use crate::message::{self, Refusal, Unreadable};
+use crate::message::{self, Refusal, Unreadable, WRAPPING_BYTES_MAX};
+use crate::outgoing::EVENT_BYTES_MAX;
 
 /// One topic's way in.
 pub(crate) struct Inlet {
@@ -98,9 +99,11 @@ impl Inlet {
     /// Only sizes and signatures are held against a neighbour: of everything else it may know no better.
     fn refuse(&self, message: &Message, refusal: &Refusal) {
         let counters = &self.shared.counters;
+        // Others need not know that this node takes less than every node does.
+        let too_large = message.content.len() > EVENT_BYTES_MAX + WRAPPING_BYTES_MAX;
         let (counter, fault) = match refusal {
             Refusal::Unreadable(Unreadable::TooLarge) | Refusal::Rejected(Rejection::TooLarge) => {
-                (&counters.oversized, Some(Fault::TooLarge))
+                (&counters.oversized, too_large.then_some(Fault::TooLarge))
             }
             Refusal::Rejected(Rejection::BadSignature | Rejection::IdMismatch) => {
                 (&counters.bad_signatures, Some(Fault::BadSignature))

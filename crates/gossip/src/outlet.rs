@@ -3,23 +3,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kukuri_core::{Cursor, FeedRow, ReadSet, Record, TopicId};
+use kukuri_core::{Cursor, FeedRow, ReadSet, Record, Seq, TopicId};
 use kukuri_event::{Body, EventId};
 use kukuri_feed::{FeedError, POLL_INTERVAL, Tail};
 use kukuri_lane::Ephemerals;
 use kukuri_store::StoreError;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::counters::add_one;
 use crate::gossip::Shared;
 use crate::outgoing;
-use crate::patience::Patience;
+use crate::slow::{Slow, offer, room};
 
 const ROWS_MAX: usize = 256;
+/// How often it is looked whether slow swarms have room: a part of a burst is said in that time.
+const CATCH_UP_INTERVAL: Duration = Duration::from_millis(10);
+/// As much room as makes it worth reading the feed again.
+const CATCH_UP_ROOM: usize = 64;
+const IDLE: Duration = Duration::from_secs(60);
 /// The pause after the first failed read; it doubles with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
@@ -27,10 +33,14 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// Never ends by itself: a feed that cannot be read now is tried again.
 pub(crate) async fn follow_feed(shared: Arc<Shared>, after: Cursor) {
     let store = || Arc::clone(&shared.ground.store);
-    let mut tail = Tail::new(store(), after, POLL_INTERVAL);
-    let (mut backoff, mut patience) = (BACKOFF_MIN, Patience::default());
+    let mut reader = Reader {
+        shared: Arc::clone(&shared),
+        tail: Tail::new(store(), after, POLL_INTERVAL),
+        slow: Slow::default(),
+    };
+    let mut backoff = BACKOFF_MIN;
     loop {
-        match step(&shared, &mut tail, &mut patience).await {
+        match reader.step().await {
             Ok(()) => backoff = BACKOFF_MIN,
             Err(error) => {
                 tracing::warn!(%error, "gossip waits for the feed");
@@ -39,7 +49,8 @@ pub(crate) async fn follow_feed(shared: Arc<Shared>, after: Cursor) {
                     && let Ok(bounds) = shared.ground.store.bounds().await
                 {
                     let head = Cursor { epoch: bounds.epoch, seq: bounds.head };
-                    tail = Tail::new(store(), head, POLL_INTERVAL);
+                    reader.tail = Tail::new(store(), head, POLL_INTERVAL);
+                    reader.slow = Slow::default();
                 }
                 sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF_MAX);
@@ -48,33 +59,84 @@ pub(crate) async fn follow_feed(shared: Arc<Shared>, after: Cursor) {
     }
 }
 
-async fn step(shared: &Shared, tail: &mut Tail, patience: &mut Patience) -> Result<(), FeedError> {
-    let before = tail.cursor();
-    let rows = tail.next_rows(ROWS_MAX).await?;
-    let rows: Vec<FeedRow> = rows.into_iter().filter(|row| outgoing::of_row(row).is_ok()).collect();
-    let found = bodies(shared, &rows).await;
-    // Rows whose bodies could not be read are read again.
-    let bodies = found.inspect_err(|_| {
-        *tail = Tail::new(Arc::clone(&shared.ground.store), before, POLL_INTERVAL);
-    })?;
-    for row in &rows {
-        // Whatever is gone again is not worth telling of.
-        let Some(body) = bodies.get(&row.event_id) else { continue };
-        let (Some(json), Some(out)) = (leaving(shared, body), out(shared, &row.topic_id)) else {
-            continue;
-        };
-        if !patience.give(&row.topic_id, &out, copy(json)).await {
-            add_one(&shared.counters.out_dropped);
+/// Reads the feed for all swarms, and again for those that had no room.
+struct Reader {
+    shared: Arc<Shared>,
+    tail: Tail,
+    slow: Slow,
+}
+
+impl Reader {
+    /// What is new, and what slow ones have room for by now.
+    async fn step(&mut self) -> Result<(), FeedError> {
+        let wait = if self.slow.is_empty() { IDLE } else { CATCH_UP_INTERVAL };
+        let before = self.tail.cursor();
+        if let Ok(rows) = timeout(wait, self.tail.next_rows(ROWS_MAX)).await {
+            let shared = Arc::clone(&self.shared);
+            let rows: Vec<FeedRow> =
+                rows?.into_iter().filter(|row| outgoing::of_row(row).is_ok()).collect();
+            let found = bodies(&shared, rows.iter()).await;
+            // Rows whose bodies could not be read are read again.
+            let bodies = found.inspect_err(|_| {
+                self.tail = Tail::new(Arc::clone(&shared.ground.store), before, POLL_INTERVAL);
+            })?;
+            for row in &rows {
+                let is_late = self.slow.contains(&row.topic_id);
+                if !is_late && !give(&shared, row, &bodies) {
+                    self.slow.stays(&row.topic_id, Seq(row.seq.0 - 1));
+                }
+            }
         }
+        self.catch_up().await
     }
-    Ok(())
+
+    async fn catch_up(&mut self) -> Result<(), FeedError> {
+        let Cursor { epoch, seq: head } = self.tail.cursor();
+        for topic in self.slow.give_up(head) {
+            add_one(&self.shared.counters.out_dropped);
+            tracing::warn!(%topic, "more is published than its swarm takes; others have to ask for it");
+        }
+        for (topic, place) in self.slow.places(epoch) {
+            let Some(out) = out(&self.shared, &topic) else {
+                self.slow.leave(&topic);
+                continue;
+            };
+            if room(&out) < CATCH_UP_ROOM {
+                continue;
+            }
+            let rows = self.shared.ground.store.feed(place, ROWS_MAX).await?;
+            let last = rows.last().map_or(head, |row| row.seq.min(head));
+            let own = |row: &&FeedRow| {
+                row.topic_id == topic && row.seq <= head && outgoing::of_row(row).is_ok()
+            };
+            let own: Vec<&FeedRow> = rows.iter().filter(own).collect();
+            let bodies = bodies(&self.shared, own.iter().copied()).await?;
+            let full = own.iter().find(|row| !give(&self.shared, row, &bodies));
+            match full {
+                Some(row) => self.slow.stays(&topic, Seq(row.seq.0 - 1)),
+                None if last < head => self.slow.stays(&topic, last),
+                None => self.slow.leave(&topic),
+            }
+        }
+        self.shared.out_lag_rows.store(self.slow.lag_rows(head), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Whether there was room for it, or there is nothing to give.
+fn give(shared: &Shared, row: &FeedRow, bodies: &BTreeMap<EventId, Arc<Body>>) -> bool {
+    // Whatever is gone again is not worth telling of; and whoever has left is not told.
+    let (Some(body), Some(out)) = (bodies.get(&row.event_id), out(shared, &row.topic_id)) else {
+        return true;
+    };
+    leaving(shared, body).is_none_or(|json| offer(&out, copy(json)))
 }
 
 async fn bodies(
     shared: &Shared,
-    rows: &[FeedRow],
+    rows: impl Iterator<Item = &FeedRow>,
 ) -> Result<BTreeMap<EventId, Arc<Body>>, StoreError> {
-    let wanted: BTreeSet<EventId> = rows.iter().map(|row| row.event_id).collect();
+    let wanted: BTreeSet<EventId> = rows.map(|row| row.event_id).collect();
     let seen = wanted.iter().filter_map(|id| Some((*id, shared.ground.memory.recall(id)?)));
     let mut bodies: BTreeMap<EventId, Arc<Body>> = seen.collect();
     let missing: BTreeSet<EventId> =

@@ -17,6 +17,9 @@ pub struct GossipStatus {
     pub topics: Vec<TopicStatus>,
     /// Topics that are carried and have no swarm, because there are too many.
     pub left_out: usize,
+    /// How many rows of the feed the slowest swarm has not been told of.
+    #[serde(default)]
+    pub out_lag_rows: u64,
     pub stats: GossipStats,
 }
 

@@ -198,7 +198,10 @@ impl Swarm {
                 Some(Act::Subscribe) => next = Some(self.subscribe().await),
                 Some(Act::JoinAll) => self.join(self.shared().dialler.connected()).await,
                 Some(Act::Join(peer)) => self.join(vec![peer]).await,
-                Some(Act::Renew) => self.shared().renew(),
+                Some(Act::Renew) => {
+                    self.shared().renew();
+                    self.join(self.shared().dialler.connected()).await;
+                }
                 Some(Act::Tell(why)) => self.shared().missed(&self.inlet.topic, why),
                 None => {}
             }

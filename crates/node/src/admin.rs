@@ -214,6 +214,11 @@ fn gossip(out: &mut Metrics, gossiping: &Gossiping) {
     out.gauge("gossip_topics", "Swarms of topics.", status.topics.len());
     out.gauge("gossip_topics_joined", "Those with neighbours.", status.joined());
     out.gauge("gossip_topics_left_out", "Topics without a swarm.", status.left_out);
+    out.gauge(
+        "gossip_out_lag_rows",
+        "Rows of the feed that the slowest swarm has not been told of.",
+        status.out_lag_rows,
+    );
     out.gauge("gossip_connected", "Nodes that are connected.", status.connected.len());
     out.gauge("gossip_muted", "Nodes that are not listened to.", status.muted.len());
     let counters = [

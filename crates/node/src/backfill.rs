@@ -14,7 +14,7 @@ mod puller;
 mod taking;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -23,7 +23,7 @@ use kukuri_core::ladder::Step;
 use kukuri_core::{Backfill, Holder, NodeTopic, Task, TopicId};
 use kukuri_lane::Lane;
 use kukuri_store::node_state;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::tenure::{Tenure, release};
@@ -45,8 +45,6 @@ const LEAST_PAUSE: Duration = Duration::from_secs(2);
 pub const PASS_TIME_MAX: Duration = Duration::from_secs(10 * 60);
 /// How long a topic is asked of one relay before another one is asked as well.
 pub const HEAD_START: Duration = Duration::from_secs(10);
-/// Gaps that may wait to be heard of; more are left to the schedule.
-const GAPS_WAITING_MAX: usize = 256;
 /// Topics of which gaps are kept in mind.
 const MISSED_TOPICS_MAX: usize = 4096;
 /// Nodes that are asked about one topic because somebody has named them.
@@ -76,15 +74,45 @@ pub struct Gap {
 /// Where gaps are told. Nobody waits for it.
 #[derive(Clone)]
 pub struct Gaps {
-    sender: mpsc::Sender<Gap>,
+    told: Arc<Mutex<Told>>,
+    news: Arc<Notify>,
     state: watch::Sender<Backfilled>,
 }
 
+/// What was told and not taken note of yet: however often, once for each topic.
+#[derive(Default)]
+struct Told {
+    missed: BTreeMap<TopicId, Why>,
+    named: BTreeSet<(TopicId, String)>,
+}
+
 impl Gaps {
-    pub fn tell(&self, gap: Gap) {
-        if self.sender.try_send(gap).is_err() {
-            self.drop_one();
+    fn new() -> Self {
+        let state = watch::Sender::new(Backfilled::default());
+        Self { told: Arc::default(), news: Arc::default(), state }
+    }
+
+    pub fn tell(&self, Gap { topic, why, from }: Gap) {
+        let mut told = self.lock();
+        if told.missed.len() >= MISSED_TOPICS_MAX && !told.missed.contains_key(&topic) {
+            drop(told);
+            return self.drop_one();
         }
+        told.missed.insert(topic.clone(), why);
+        let of_topic = told.named.iter().filter(|(of, _)| *of == topic).count();
+        if let Some(from) = from.filter(|_| of_topic < NAMED_SOURCES_MAX) {
+            told.named.insert((topic, from));
+        }
+        drop(told);
+        self.news.notify_one();
+    }
+
+    fn take(&self) -> Told {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drop_one(&self) {
@@ -119,25 +147,24 @@ pub struct Backfiller {
     tenure: Tenure,
     agenda: Agenda<Call>,
     passes: Passes,
-    gaps: mpsc::Receiver<Gap>,
     /// Topics of which a gap was told that is not on the agenda yet. Whoever stands by keeps them until it is
     /// its turn: nobody else has heard of them.
     missed: BTreeMap<TopicId, Why>,
-    /// Relays that were named in gaps and have not been heard to the end, with the tries that each has left.
+    /// Relays that were named in gaps, by nodes that the operator has named, with the tries that each has left: they
+    /// are asked like those of the settings until they fail too often.
     named: BTreeMap<TopicId, BTreeMap<String, u32>>,
     teller: Gaps,
 }
 
 impl Backfiller {
     pub fn new(puller: Puller, settings: BackfillSettings) -> Self {
-        let (sender, gaps) = mpsc::channel(GAPS_WAITING_MAX);
-        let teller = Gaps { sender, state: watch::Sender::new(Backfilled::default()) };
+        let teller = Gaps::new();
         let agenda = agenda(&settings);
         let tenure = Tenure::new(Task::Backfill);
         let (missed, named) = (BTreeMap::new(), BTreeMap::new());
         let passes = Passes::new(settings.from.clone(), settings.head_start);
         let puller = Arc::new(puller);
-        Self { puller, settings, tenure, agenda, passes, gaps, missed, named, teller }
+        Self { puller, settings, tenure, agenda, passes, missed, named, teller }
     }
 
     /// Where to tell of gaps.
@@ -162,6 +189,7 @@ impl Backfiller {
     pub async fn run(mut self) {
         let mut looks = interval(LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let news = Arc::clone(&self.teller.news);
         loop {
             tokio::select! {
                 _ = looks.tick() => {
@@ -170,20 +198,23 @@ impl Backfiller {
                         tracing::warn!(error, "backfill waits for its next round");
                     }
                 }
-                Some(gap) = self.gaps.recv() => self.note(gap),
+                () = news.notified() => self.note(),
                 Some(passed) = self.passes.ended() => self.settle(passed),
             }
         }
     }
 
-    fn note(&mut self, gap: Gap) {
-        if self.missed.len() >= MISSED_TOPICS_MAX && !self.missed.contains_key(&gap.topic) {
-            self.teller.drop_one();
-            return;
+    fn note(&mut self) {
+        let Told { missed, named } = self.teller.take();
+        for (topic, why) in missed {
+            if self.missed.len() < MISSED_TOPICS_MAX || self.missed.contains_key(&topic) {
+                self.missed.insert(topic, why);
+            } else {
+                self.teller.drop_one();
+            }
         }
-        self.missed.insert(gap.topic.clone(), gap.why);
-        if let Some(from) = gap.from {
-            let named = self.named.entry(gap.topic).or_default();
+        for (topic, from) in named {
+            let named = self.named.entry(topic).or_default();
             if named.len() < NAMED_SOURCES_MAX || named.contains_key(&from) {
                 named.insert(from, NAMED_TRIES_MAX);
             }
@@ -284,13 +315,13 @@ impl Backfiller {
         self.count_tries(&call, heard);
     }
 
-    /// Keeps a relay that was named in mind until it has told all that it has, or has failed too often.
+    /// Keeps a relay that was named in mind until it has failed too often.
     fn count_tries(&mut self, Call { topic, from }: &Call, heard: Heard) {
         let Some(named) = self.named.get_mut(topic) else { return };
         let Some(tries_left) = named.get_mut(from) else { return };
         match heard {
             Heard::Some | Heard::Interrupted | Heard::Failed(Blame::Here) => {}
-            Heard::All => *tries_left = 0,
+            Heard::All => *tries_left = NAMED_TRIES_MAX,
             Heard::Failed(Blame::Relay) => *tries_left -= 1,
         }
         if *tries_left == 0 {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kukuri_core::backfill::Why;
-use kukuri_core::{Holder, Task, TopicId, UnixMillis};
+use kukuri_core::{Holder, Lease, Task, TopicId};
 use kukuri_event::{Body, EventId};
 use kukuri_fanout::Fanout;
 use kukuri_gossip::{Discovery, Gossip, GossipConfig, Ground, Listener, Memory, NodeKey, Rates};
@@ -131,14 +131,18 @@ impl Gossiper {
             return stop.cancelled().await;
         };
         loop {
-            tokio::select! {
-                () = self.wait_for_turn() => {}
+            let lease = tokio::select! {
+                lease = self.wait_for_turn() => lease,
                 () = stop.cancelled() => return,
-            }
-            match Gossip::start(config.clone(), &key, self.parts.ground()).await {
+            };
+            let started = tokio::select! {
+                started = Gossip::start(config.clone(), &key, self.parts.ground()) => started,
+                () = stop.cancelled() => return,
+            };
+            match started {
                 Ok(gossip) => {
                     let why = tokio::select! {
-                        why = self.attend(&gossip, &config.directory) => why,
+                        why = self.attend(&gossip, &config.directory, lease) => why,
                         () = stop.cancelled() => {
                             gossip.close().await;
                             return report::remove(&config.directory);
@@ -152,17 +156,22 @@ impl Gossiper {
                     let error = format!("{:#}", anyhow::Error::new(error));
                     tracing::error!(%error, "gossip does not begin; it is tried again");
                     self.tell(&config.directory, State::Failed(error), None);
-                    sleep(RETRY_PAUSE).await;
+                    // Another instance may have more luck.
+                    self.tenure.give_up(&self.parts.lane).await;
+                    tokio::select! {
+                        () = sleep(RETRY_PAUSE) => {}
+                        () = stop.cancelled() => return,
+                    }
                 }
             }
         }
     }
 
     /// Until no other instance gossips.
-    async fn wait_for_turn(&mut self) {
+    async fn wait_for_turn(&mut self) -> Lease {
         loop {
             match self.tenure.hold(&self.parts.lane, &self.parts.clock).await {
-                Ok(Some(_)) => return,
+                Ok(Some(lease)) => return lease,
                 Ok(None) => self.state.send_modify(|told| told.state = State::Standby),
                 Err(error) => tracing::debug!(%error, "gossip waits for the store"),
             }
@@ -171,10 +180,10 @@ impl Gossiper {
     }
 
     /// Looks after the lease and tells the state, until one of them ends; says why.
-    async fn attend(&mut self, gossip: &Gossip, directory: &Path) -> &'static str {
+    async fn attend(&mut self, gossip: &Gossip, directory: &Path, lease: Lease) -> &'static str {
         let mut looks = interval(LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut until = UnixMillis(i64::MAX);
+        let mut until = lease.until;
         loop {
             tokio::select! {
                 _ = looks.tick() => {}

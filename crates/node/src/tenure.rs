@@ -54,6 +54,12 @@ impl Tenure {
         };
         Ok(self.held)
     }
+
+    /// Lets another instance go on at once; this one may ask for it again.
+    pub async fn give_up(&mut self, lane: &Lane) {
+        self.held = None;
+        release(lane, self.task, self.holder).await;
+    }
 }
 
 /// Lets another instance go on at once.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::{Cursor, CursorError, Seq, TopicId};
-use kukuri_event::{EventId, Filter, Values};
+use kukuri_event::{Event, EventId, Filter, UnixSeconds, Values};
 use kukuri_fanout::{Attached, Full, Mailbox, Subscription};
 use kukuri_store::{FeedError, Query, QueryError, among};
 use tokio::sync::Semaphore;
@@ -29,6 +29,12 @@ pub(crate) struct Request {
     pub subscription: Subscription,
     /// Bounds how much of the store one connection uses at once.
     pub reads: Arc<Semaphore>,
+}
+
+/// Whether an event that was found a while ago has not expired since. Few say when they end.
+fn lasts(json: &str, now: UnixSeconds) -> bool {
+    let ends = || Event::parse(json).ok()?.tags().expiration();
+    !json.contains("\"expiration\"") || ends().is_none_or(|end| end > now)
 }
 
 /// Why a subscription ends by itself. The text is what its client is told.
@@ -96,8 +102,10 @@ impl Request {
             let Some(page) = page else { break };
             self.outbox.room().await;
             let read = self.relay.store.bodies(page.to_vec()).await;
-            // What was deleted meanwhile is not sent.
-            bodies = read.map_err(|error| broken(&error.into()))?.into_iter().flatten().collect();
+            // What was deleted meanwhile is not sent, nor what has expired.
+            let (read, now) = (read.map_err(|error| broken(&error.into()))?, self.relay.now());
+            let lasting = read.into_iter().flatten().filter(|json| lasts(json, now.seconds()));
+            bodies = lasting.collect();
         }
         Ok(Cursor { epoch, seq: found.head })
     }
@@ -246,5 +254,25 @@ fn broken(error: &FeedError) -> Ended {
         FeedError::Cursor(CursorError::Diverged { .. }) => Ended::Diverged,
         FeedError::Cursor(CursorError::Truncated { .. }) => Ended::TooOld,
         FeedError::Hole { .. } | FeedError::Store(_) => Ended::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kukuri_store::conformance::signing::{Author, Draft};
+
+    use super::*;
+
+    #[test]
+    fn what_expires_while_a_client_pauses_is_not_sent() {
+        let now = UnixSeconds(1_700_000_000);
+        let note = |end: i64| {
+            let draft = Draft::new(1, now).tag("expiration", end.to_string());
+            Author::numbered(1).sign(&draft.content("\"expiration\" is a word"))
+        };
+        assert!(lasts(&note(now.0 + 1), now));
+        assert!(!lasts(&note(now.0), now));
+        let plain = Author::numbered(1).sign(&Draft::new(1, now).content("\"expiration\""));
+        assert!(lasts(&plain, now));
     }
 }

@@ -95,6 +95,11 @@ impl Ground {
     pub async fn home(&self) -> Home {
         Home::open(&self.place(), NAME).await.unwrap()
     }
+
+    /// Whether somebody else can open and write to it now.
+    pub async fn is_free(&self) -> bool {
+        Home::open(&self.place(), NAME).await.is_ok()
+    }
 }
 
 fn directory(path: &Path) -> Place {

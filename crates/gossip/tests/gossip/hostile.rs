@@ -64,8 +64,12 @@ async fn flooded(flood: impl Fn(usize) -> Vec<u8>, messages_min: usize, messages
     // The two nodes hear each other. What they have passed on has used up some of what each may send.
     served(&honest, &node).await;
     served(&node, &honest).await;
-    // Neither of the two is blamed by the other for what came through it.
-    for (one, other) in [(&node, &honest), (&honest, &node)] {
+    blame_not_each_other(&node, &honest);
+}
+
+/// Neither of the two is blamed by the other for what came through it.
+fn blame_not_each_other(node: &Node, honest: &Node) {
+    for (one, other) in [(node, honest), (honest, node)] {
         let (muted, id) = (one.gossip.status().muted, other.hint().id.to_string());
         assert!(muted.iter().all(|muted| muted.id != id), "{:?}", one.stats());
     }
@@ -90,6 +94,28 @@ fn forged(nth: usize) -> Vec<u8> {
     let (one, other) = (json(&format!("true {nth}")), json(&format!("false {nth}")));
     let sig = |json: &str| json.split("\"sig\":\"").nth(1).unwrap()[..128].to_owned();
     one.replace(&sig(&one), &sig(&other)).into_bytes()
+}
+
+/// The library passes on what comes before anyone has looked at it: who lets forgeries in is not muted by others for it,
+/// however many come before it has noticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_forgeries_turns_nobody_against_who_lets_it_in() {
+    const FORGERIES: usize = 500;
+    let t = [topic('a')];
+    let honest = Node::start(&t, &[]).await;
+    let node = Node::start(&t, &[&honest]).await;
+    node.until_joined(&t[0], 1).await;
+    let stranger = Stranger::new().await;
+    let (sender, _receiver) = stranger.join(&node, &t[0]).await;
+    for forgery in (0..FORGERIES).map(forged).collect::<Vec<_>>() {
+        let _ = sender.broadcast(forgery.into()).await;
+    }
+    node.until_stats("a mute", |stats| stats.mutes == 1).await;
+    served(&node, &honest).await;
+    served(&honest, &node).await;
+    println!("{} forgeries were passed on", honest.stats().bad_signatures);
+    // The swarm may have made the stranger a neighbour of both: then both have muted it.
+    blame_not_each_other(&node, &honest);
 }
 
 #[tokio::test(flavor = "multi_thread")]

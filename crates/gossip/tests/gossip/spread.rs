@@ -5,8 +5,9 @@ use std::sync::Arc;
 use kukuri_core::backfill::Why;
 use kukuri_core::{Act, Op, Outcome, Source, TopicId};
 use kukuri_store::Store;
+use kukuri_testkit::condition::wait_for_async;
 
-use crate::rig::{Homes, Node, note, topic};
+use crate::rig::{Homes, LIMIT, Node, note, topic};
 
 #[derive(Clone, Copy, Debug)]
 enum Shape {
@@ -90,4 +91,43 @@ async fn a_burst_is_said_in_full() {
     println!("{:?}", two.stats());
     let lagged = two.told().iter().any(|(_, why, _)| *why == Why::Lagged);
     assert_eq!(lagged, two.stats().lags > 0, "{:?}", two.stats());
+}
+
+/// A burst in one topic is said at its own pace, and what is published in another one meanwhile does not wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_in_one_topic_delays_no_other() {
+    const EVENTS: usize = 10_000;
+    let (a, b) = ([topic('a')], [topic('b')]);
+    let t = [topic('a'), topic('b')];
+    let one = Node::start(&t, &[]).await;
+    let two = Node::start(&t, &[&one]).await;
+    for topic in &t {
+        one.until_joined(topic, 1).await;
+        two.until_joined(topic, 1).await;
+    }
+    let acts = (0..EVENTS).map(|nth| Act::Publish(note(&a, &format!("burst {nth}"))));
+    let acts: Vec<Act> = acts.collect();
+    let parts = acts.chunks(2000);
+    for part in parts {
+        let answers = one.lane.submit_all(part.to_vec()).await.unwrap().await;
+        assert!(answers.iter().all(|answer| *answer == Ok(Outcome::Accepted)));
+    }
+    let event = note(&b, "in between");
+    one.publish(&event).await;
+    let broadcast = || {
+        let topics = one.gossip.status().topics;
+        let of = topics.iter().find(|of| of.topic_id == t[0].as_str());
+        of.map_or(0, |of| of.broadcasts)
+    };
+    let other = async || {
+        let topics = one.gossip.status().topics;
+        let of = topics.iter().find(|of| of.topic_id == t[1].as_str());
+        of.is_some_and(|of| of.broadcasts == 1).then(broadcast)
+    };
+    let before = wait_for_async("the other topic", LIMIT, other).await.unwrap();
+    println!("{before} of {EVENTS} were said before it");
+    assert!((before as usize) < EVENTS, "it waited for all of them");
+    one.until_stats("all", |stats| stats.broadcasts == EVENTS as u64 + 1).await;
+    assert_eq!(one.stats().out_dropped, 0);
+    two.until_holds(&event).await;
 }

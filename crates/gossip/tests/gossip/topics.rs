@@ -9,7 +9,7 @@ use kukuri_gossip::{NodeKey, PeerHint};
 use kukuri_store::Model;
 use kukuri_testkit::condition::wait_for_async;
 
-use crate::rig::{LIMIT, Node, note, topic};
+use crate::rig::{LIMIT, Node, lasting_address, note, topic};
 
 /// Five times the two seconds that it may take.
 const JOINED_WITHIN: Duration = Duration::from_secs(10);
@@ -78,9 +78,9 @@ async fn two_hundred_topics_are_joined_at_once_and_one_more_than_allowed_is_left
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_comes_late_or_comes_back_is_found() {
     let t = [topic('a')];
-    let later = Node::start(&t, &[]).await;
+    let address = lasting_address();
+    let later = Node::with(Arc::new(Model::default()), &t, |config| config.listen = address).await;
     let hint: PeerHint = later.hint();
-    let address = hint.addresses[0].to_string().parse().unwrap();
     let key = std::fs::read(later.directory().join("key")).unwrap();
     later.gossip.close().await;
     let node =

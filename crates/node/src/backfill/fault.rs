@@ -24,6 +24,9 @@ pub enum Fault {
         "more events in a second than this node compares or reads at once: {0} such seconds were left out"
     )]
     CrowdedHere(u64),
+    /// Something that the relay has sent has led to it: the same may happen again, but only to this relay.
+    #[error("a fault in this program, in what the relay has sent: please report it")]
+    Panicked,
     #[error(transparent)]
     Here(#[from] anyhow::Error),
 }
@@ -44,6 +47,7 @@ impl Fault {
             | Self::Relay(_)
             | Self::TooLittle
             | Self::Late(_)
+            | Self::Panicked
             | Self::Crowded(_) => Blame::Relay,
         }
     }

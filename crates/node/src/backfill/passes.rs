@@ -2,9 +2,11 @@
 //! slow holds up nobody but itself.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use indicatif::ProgressBar;
 use kukuri_core::backfill::Why;
 use kukuri_core::{NodeTopic, TopicId};
@@ -79,7 +81,8 @@ impl Passes {
         let puller = Arc::clone(puller);
         self.running.spawn(async move {
             let mut pulled = Pulled::default();
-            let done = pass(&puller, &topic, &call.from, stop, &mut pulled).await;
+            let work = AssertUnwindSafe(pass(&puller, &topic, &call.from, stop, &mut pulled));
+            let done = work.catch_unwind().await.unwrap_or(Err(Fault::Panicked));
             Passed { call, why, pulled, done }
         });
     }

@@ -34,7 +34,6 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "BYTES")]
     pub max_bytes: Option<Wish<u64>>,
     /// How far a consumer of the feed may be behind before the node takes in less, or `default`.
-    /// Consumers that keep their place come with search; until then it has no effect.
     #[arg(long, value_name = "SECONDS")]
     pub max_lag_seconds: Option<Wish<u32>>,
     /// Topics of low priority are the first that take nothing in when the node is short of room.

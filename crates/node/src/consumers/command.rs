@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kukuri_core::{Seq, UnixMillis};
-use kukuri_feed::{AnyRunner, GenerationReport, Parked, Report, RunnerConfig, Wish};
+use kukuri_feed::{AnyRunner, GenerationReport, Parked, Report, Wish};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ pub async fn run(
     let ground = Ground {
         store: Arc::clone(&opened.store),
         place: consumer_place(common),
-        config: RunnerConfig::standard(),
+        config: opened.runner_config(config.upkeep().disk_reserve_bytes),
     };
     let kinds = config.search.kinds().expect("settings are checked");
     let operator = Operator { opened, ground, registrations: registered(&kinds) };
@@ -227,9 +227,22 @@ impl Operator {
             }
             ParkedCommand::Retry { name, rows } => {
                 let runner = self.open(&name).await?;
+                let mut failed = 0;
                 for row in chosen(&*runner, &rows.seqs()).await? {
-                    runner.retry_parked(&row).await?;
-                    eprintln!("row {} is in", row.seq);
+                    match runner.retry_parked(&row).await {
+                        Ok(()) => eprintln!("row {} is in", row.seq),
+                        Err(error) => {
+                            failed += 1;
+                            eprintln!(
+                                "row {} stays parked: {:#}",
+                                row.seq,
+                                anyhow::Error::new(error)
+                            );
+                        }
+                    }
+                }
+                if failed > 0 {
+                    bail!("{failed} rows stay parked: consumer parked list {name}");
                 }
             }
             ParkedCommand::Discard { name, rows } => {
@@ -250,9 +263,15 @@ async fn watch(
     opened: &Opened,
     generation: kukuri_feed::Generation,
 ) -> anyhow::Result<Exit> {
-    let bar = progress::count(1);
+    let (bar, mut told) = (progress::count(1), false);
     loop {
         let report = runner.report((opened.clock)()).await?;
+        if report.wish == Wish::Paused && !std::mem::replace(&mut told, true) {
+            eprintln!(
+                "{0} is paused, and so is this: kukuri-node consumer resume {0}",
+                report.name
+            );
+        }
         let found = report.generations.iter().find(|one| one.state.generation == generation);
         let Some(GenerationReport { state, .. }) = found else {
             bail!("generation {generation} was given up by somebody else");

@@ -256,16 +256,19 @@ async fn a_named_relay_that_fails_is_asked_again() {
     assert!(running.await.is_err());
 }
 
-/// However many gaps are told, nobody waits; those that find no room are counted.
+/// However many gaps are told, nobody waits; they are kept by topic, and topics that find no room are counted.
 #[tokio::test]
-async fn gaps_beyond_the_queue_are_counted() {
-    let topic = topic('a');
-    let node = Node::start(from_ref(&topic)).await;
+async fn gaps_of_too_many_topics_are_counted() {
+    let node = Node::start(&[topic('a')]).await;
     let backfiller = backfiller(&node, Vec::new());
     let (gaps, state) = (backfiller.gaps(), backfiller.state());
-    let gap = Gap { topic, why: Why::Lagged, from: None };
-    (0..256).for_each(|_| gaps.tell(gap.clone()));
+    let gap = |nth: usize| {
+        let topic = TopicId::parse(&format!("kukuri:{nth:064x}")).unwrap();
+        Gap { topic, why: Why::Lagged, from: None }
+    };
+    (0..4096).for_each(|nth| gaps.tell(gap(nth)));
+    (0..4096).for_each(|nth| gaps.tell(gap(nth)));
     assert_eq!(state.borrow().gaps_dropped, 0);
-    gaps.tell(gap);
+    gaps.tell(gap(4096));
     assert_eq!(state.borrow().gaps_dropped, 1);
 }

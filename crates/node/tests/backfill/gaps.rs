@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kukuri_core::backfill::Why;
 use kukuri_node::backfill::{Backfiller, Gap};
-use kukuri_store::Store;
+use kukuri_store::{Model, Store};
 use tokio::time::timeout;
 
 use crate::bounds::{WAIT_MAX, backfiller, moving, shown};
@@ -53,4 +53,29 @@ async fn keeps_gaps([first, second]: [Arc<dyn Store>; 2]) {
     }
     standing_by.abort();
     assert!(standing_by.await.is_err());
+}
+
+/// A relay that a peer has told of has everything by then, and more later: it is not forgotten when it was asked once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_was_named_is_asked_again_when_something_was_missed() {
+    let a = topic('a');
+    let named = node(&a).await;
+    named.publish([note(&a, 1)]).await;
+    let here =
+        Node::at(moving(), Arc::new(Model::default()), std::slice::from_ref(&a), limits()).await;
+    let backfiller = backfiller(&here, Vec::new());
+    let (gaps, mut state) = (backfiller.gaps(), backfiller.state());
+    let running = tokio::spawn(backfiller.run());
+    // However often it is told: once it is on its way, nothing is dropped.
+    for _ in 0..10_000 {
+        gaps.tell(Gap { topic: a.clone(), why: Why::Joined, from: Some(named.url.clone()) });
+    }
+    timeout(WAIT_MAX, state.wait_for(|state| state.accepted == 1)).await.unwrap().unwrap();
+    named.publish([note(&a, 2)]).await;
+    gaps.tell(Gap { topic: a.clone(), why: Why::Lagged, from: None });
+    timeout(WAIT_MAX, state.wait_for(|state| state.accepted == 2)).await.unwrap().unwrap();
+    assert_eq!(state.borrow().gaps_dropped, 0);
+    shown(&here, &a, 2).await;
+    running.abort();
+    assert!(running.await.is_err());
 }
