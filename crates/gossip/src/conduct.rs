@@ -23,6 +23,8 @@ const WEAR_OFF_MS: u64 = 60_000;
 /// let in within the burst of a neighbour's rate is no reason to mute who passes it on.
 const PASSED_ON_PART: u64 = 4096;
 const HOPS_MAX: u16 = 31;
+/// A message counts once more for every so many bytes.
+const WEIGHED_BYTES: usize = 8 * 1024;
 /// Messages over its rate that any neighbour may send within a minute, if the rate itself is lower.
 const TOO_FAST_MIN: u32 = 64;
 /// Each further mute within a day is twice as long, up to this.
@@ -109,6 +111,15 @@ impl<K: Hash + Eq + Clone> Conduct<K> {
         match self.all.take((), now) {
             Rate::Within => Passage::Open,
             Rate::Exceeded => Passage::Busy,
+        }
+    }
+
+    /// Counts a large message that has passed as often as many small ones: what is passed on before anyone looks at
+    /// it is kept for a while by everyone.
+    pub fn weigh(&mut self, who: &K, bytes: usize, now: UnixMillis) {
+        for _ in 0..bytes / WEIGHED_BYTES {
+            self.each.take(who.clone(), now);
+            self.all.take((), now);
         }
     }
 
@@ -236,6 +247,20 @@ mod tests {
         assert!((0..10_000).all(|_| conduct.pass(&1, || 0, NOW) == Passage::Open));
         assert!((0..29_999).all(|_| conduct.pass(&1, || 0, NOW) == Passage::TooFast(None)));
         assert!((0..2).any(|_| matches!(conduct.pass(&1, || 0, NOW), Passage::TooFast(Some(_)))));
+    }
+
+    #[test]
+    fn a_large_message_counts_as_many_small_ones() {
+        let each = Allowance { per_minute: 60, burst: 100 };
+        let mut conduct: Conduct<u8> = Conduct::new(each, Allowance::UNBOUNDED, MUTE, 4);
+        let mut passed = 0;
+        while conduct.pass(&1, || 0, NOW) == Passage::Open {
+            conduct.weigh(&1, 64 * 1024, NOW);
+            passed += 1;
+        }
+        assert_eq!(passed, 12);
+        conduct.weigh(&2, 1000, NOW);
+        assert!((0..100).all(|_| conduct.pass(&2, || 0, NOW) == Passage::Open));
     }
 
     #[test]

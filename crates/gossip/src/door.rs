@@ -47,6 +47,10 @@ impl Door {
         passage
     }
 
+    pub fn weigh(&self, who: &EndpointId, bytes: usize) {
+        lock(&self.conduct).weigh(who, bytes, (self.clock)());
+    }
+
     pub fn blame(&self, who: &EndpointId, fault: Fault, hops: u16) {
         let muted = lock(&self.conduct).blame(who, fault, hops, (self.clock)());
         if let Some(muted) = muted {

@@ -32,7 +32,7 @@ impl Inlet {
         let (counters, from) = (&self.shared.counters, &message.delivered_from);
         add_one(&counters.received);
         match self.shared.door.pass(from, || hops(message)) {
-            Passage::Open => {}
+            Passage::Open => self.shared.door.weigh(from, message.content.len()),
             Passage::Muted => {
                 add_one(&counters.from_muted);
                 return None;

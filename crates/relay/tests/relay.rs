@@ -26,6 +26,8 @@ mod limits_addresses;
 mod limits_events;
 #[path = "relay/limits_flow.rs"]
 mod limits_flow;
+#[path = "relay/limits_table.rs"]
+mod limits_table;
 #[path = "relay/malformed.rs"]
 mod malformed;
 #[path = "relay/neg.rs"]

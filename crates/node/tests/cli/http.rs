@@ -206,6 +206,19 @@ pub fn hostile_questions_are_answered_or_refused(site: &Site) {
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&answer));
     }
+    let head = |bytes: usize| {
+        let start = "GET /v1/topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Pad: ";
+        format!("{start}{}\r\n\r\n", "x".repeat(bytes - start.len() - 4))
+    };
+    for (bytes, expected) in [(16 * 1024, "HTTP/1.1 200"), (16 * 1024 + 1, "HTTP/1.1 431")] {
+        let mut stream = TcpStream::connect(&running.url["ws://".len()..]).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let _ = stream.write_all(head(bytes).as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(expected), "a head of {bytes} bytes: {answer}");
+    }
     // What a question of its own would have done to the tables, these would notice.
     running.finds("gamma", &["gamma 日本語 100%"]);
     assert_eq!(asker.search(words("beta")).unwrap().len(), 2);

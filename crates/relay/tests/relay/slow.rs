@@ -3,7 +3,7 @@
 use kukuri_relay::{OpenGate, RelayLimits};
 use serde_json::json;
 
-use crate::rig::{Rig, id, limited, note, signed, topic, until};
+use crate::rig::{Client, Rig, id, limited, note, signed, topic, until};
 
 /// Bodies large enough to fill what the kernel keeps for a socket.
 const CONTENT_BYTES: usize = 40_000;
@@ -35,10 +35,10 @@ async fn a_client_that_pauses_misses_nothing_and_delays_nobody() {
     paused.nothing_more().await;
 }
 
-/// One that is as far behind as it may be stays.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_is_just_not_too_slow_stays() {
-    const LAG_ROWS_MAX: i64 = 50;
+const LAG_ROWS_MAX: i64 = 50;
+
+/// A client that reads nothing until so many events have found no room, and what was published.
+async fn behind_by(rows: i64) -> (Rig, Client, Vec<String>) {
     let limits = |l| RelayLimits { lag_rows_max: LAG_ROWS_MAX, ..l };
     let rig = Rig::with(limited(limits), OpenGate).await;
     let (mut writer, mut paused) = (rig.client().await, rig.client().await);
@@ -53,14 +53,33 @@ async fn a_client_that_is_just_not_too_slow_stays() {
         until("following", || rig.fanout.stats().position > before.position).await;
         sent.push(id(&event));
         let full = rig.fanout.stats().overflows > 0;
-        more = more.map(|more| more - 1).or(full.then_some(LAG_ROWS_MAX - 1));
+        more = more.map(|more| more - 1).or(full.then_some(rows - 1));
     }
+    (rig, paused, sent)
+}
+
+/// One that is as far behind as it may be stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_just_not_too_slow_stays() {
+    let (rig, mut paused, sent) = behind_by(LAG_ROWS_MAX).await;
     let mut seen = Vec::new();
     while seen.len() < sent.len() {
         seen.push(id(&paused.expect().await[2]));
     }
     assert_eq!(seen, sent);
     assert_eq!(rig.relay.stats().subscriptions_too_slow, 0);
+}
+
+/// One row further, and it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_one_row_too_slow_is_closed() {
+    let (rig, mut paused, _) = behind_by(LAG_ROWS_MAX + 1).await;
+    until("falling behind", || rig.relay.stats().subscriptions_too_slow > 0).await;
+    let mut last = None;
+    while let Some(message) = paused.next().await {
+        last = Some(message);
+    }
+    assert_eq!(last, Some(json!(["CLOSED", "p", "error: too slow"])));
 }
 
 /// One that falls too far behind is told so and let go.
