@@ -62,9 +62,6 @@ async fn measure(name: &str, directory: &Path, args: &GossipArgs) -> anyhow::Res
     let alone = home("alone", of_three.as_ref());
     let topic = alone.carry(TOPIC)?;
     let alone = alone.start(vec![topic.clone()], &[])?;
-    let by_clients = taken_in(&alone, &alone, args.events, 0).await?;
-    alone.stop()?;
-
     let one = home("one", of_one.as_ref());
     one.carry(TOPIC)?;
     let first = gossiping(&one, &topic, "")?;
@@ -79,7 +76,16 @@ async fn measure(name: &str, directory: &Path, args: &GossipArgs) -> anyhow::Res
     }
     let live = fanout(&first.target, &second.target.url, LIVE, 1).await?;
     live.print()?;
-    let by_gossip = taken_in(&first, &second, args.events, 1_000_000).await?;
+    // In turns: a machine that is slow for a moment is slow for both.
+    let (mut by_clients, mut by_gossip) = (0.0, 0.0);
+    let turns = args.events.div_ceil(ROUND_EVENTS).max(1);
+    for turn in 0..turns {
+        let nth = turn * ROUND_EVENTS;
+        let events = ROUND_EVENTS.min(args.events - nth);
+        by_clients += taken_in(&alone, &alone, events, nth).await? / args.events as f64;
+        by_gossip += taken_in(&first, &second, events, 1_000_000 + nth).await? / args.events as f64;
+    }
+    alone.stop()?;
     // What a node says of its gossip is a second old.
     let all = (args.events + LIVE.events) as u64;
     let accepted = || second.metric("kukuri_gossip_accepted_total").ok().filter(|n| *n >= all);
@@ -124,7 +130,7 @@ async fn joins(
 }
 
 /// Publishes at one node what another takes in, which may be the same; says how many microseconds of CPU
-/// that takes the other, per event.
+/// that takes the other.
 async fn taken_in(
     from: &Running,
     at: &Running,
@@ -134,17 +140,13 @@ async fn taken_in(
     let topics = &from.target.topics;
     let lines = Load::of(topics, events, first).lines;
     at.target.quiet().await;
-    let mut cpu = Duration::ZERO;
-    for round in lines.chunks(ROUND_EVENTS) {
-        let (before, head) = (at.target.cpu(), at.metric("kukuri_feed_head")?);
-        ingest(&from.target, round.to_vec(), CONNECTIONS, IN_FLIGHT).await?;
-        let wanted = head + round.len() as u64;
-        let all = || at.metric("kukuri_feed_head").ok().filter(|head| *head >= wanted);
-        let head = wait_for("the events of a round", ROUND_WAIT_MAX, all)?;
-        ensure!(head == wanted, "{head} rows, {wanted} were expected");
-        cpu += at.target.cpu().saturating_sub(before);
-    }
-    Ok(cpu.as_secs_f64() * 1e6 / events as f64)
+    let (before, head) = (at.target.cpu(), at.metric("kukuri_feed_head")?);
+    ingest(&from.target, lines, CONNECTIONS, IN_FLIGHT).await?;
+    let wanted = head + events as u64;
+    let all = || at.metric("kukuri_feed_head").ok().filter(|head| *head >= wanted);
+    let head = wait_for("the events of a round", ROUND_WAIT_MAX, all)?;
+    ensure!(head == wanted, "{head} rows, {wanted} were expected");
+    Ok(at.target.cpu().saturating_sub(before).as_secs_f64() * 1e6)
 }
 
 fn gossiping(home: &Home<'_>, topic: &str, peer: &str) -> anyhow::Result<Running> {

@@ -105,6 +105,9 @@ fn every_limit_of_a_websocket_is_documented() {
         assert_eq!(found.len(), 1, "rows that begin with {row:?}: {found:?}");
         let cell = found[0].1;
         // A connection that is no WebSocket yet counts "10 of an address"; an address says "/64".
-        assert!(cell.starts_with(&values), "{row}: {cell:?} in docs/limits.md, {values:?} in force");
+        assert!(
+            cell.starts_with(&values),
+            "{row}: {cell:?} in docs/limits.md, {values:?} in force"
+        );
     }
 }
