@@ -180,6 +180,7 @@ stories! {
         an_event_is_live_once_at_every_node
         an_event_that_is_heard_twice_is_noticed
         a_node_that_was_cut_off_is_whole_again
+        a_peer_that_says_where_its_relay_is_is_asked_there
         a_node_that_was_killed_finds_its_peers_again
         a_node_that_has_purged_stays_so
         the_operator_sees_how_the_node_gossips

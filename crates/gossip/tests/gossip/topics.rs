@@ -1,5 +1,6 @@
 //! Swarms follow the topics that are carried, and heal.
 
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +89,9 @@ async fn a_peer_that_comes_late_or_comes_back_is_found() {
             .await;
     node.until_stats("a dial that fails", |stats| stats.dials_failed >= 1).await;
     for round in 0..2 {
+        // Who says goodbye to nobody that answers lets go of its socket a moment later.
+        let free = async || UdpSocket::bind(address).ok().map(drop);
+        wait_for_async("the address", LIMIT, free).await.unwrap();
         let back = Node::with(Arc::new(Model::default()), &t, |config| {
             config.listen = address;
             NodeKey::in_directory(&config.directory).unwrap();

@@ -1,6 +1,7 @@
 //! Nodes that gossip, as programs, and clients that listen to them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -204,6 +205,40 @@ pub fn a_node_that_was_cut_off_is_whole_again(site: &Site) {
     ear.until_heard(std::slice::from_ref(&last));
     assert_eq!(exported(&away), exported(&home));
     ear.heard_once(&[&first[..], &missed, &[last]].concat());
+    one.end();
+    two.end();
+}
+
+/// An address that nobody else is given before the node has it: below the ports that the kernel gives out by itself.
+fn lasting_address() -> String {
+    let first = 15_000 + std::process::id() % 16_000;
+    let ports = (first..first + 1000).map(|port| u16::try_from(port).unwrap());
+    let mut free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    free.next().unwrap().local_addr().unwrap().to_string()
+}
+
+/// Whoever has named a peer that says where its relay is needs no setting to have everything: what was there before
+/// it came, and what it has missed later.
+pub fn a_peer_that_says_where_its_relay_is_is_asked_there(site: &Site) {
+    let (home, away) = (site.elsewhere(), site.elsewhere());
+    let address = lasting_address();
+    let mut command = gossiping(&home, &[]);
+    command.env("KUKURI_RELAY_LISTEN", &address);
+    command.env("KUKURI_RELAY_URLS", format!("ws://{address}"));
+    let one = Running::spawn(&mut command);
+    let before = [signed(1, 50, &[]), signed(1, 49, &[])];
+    before.iter().for_each(|event| publish(&one, event));
+    let two = Running::spawn(&mut gossiping(&away, &[hint(&home)]));
+    let all = || (exported(&away) == exported(&home)).then_some(());
+    wait_for("what was there before", LIMIT, all).unwrap();
+
+    two.node.stop().unwrap();
+    let alone = || (one.metric("kukuri_gossip_topics_joined") == Some(0.0)).then_some(());
+    wait_for("it is given up", LIMIT, alone).unwrap();
+    publish(&one, &signed(1, 30, &[]));
+    two.node.cont().unwrap();
+    wait_for("what it has missed", LIMIT, all).unwrap();
+    assert_eq!(exported(&away).len(), 3);
     one.end();
     two.end();
 }
