@@ -14,7 +14,9 @@ use crate::rig::{
     within,
 };
 
-const CRASHES_PER_STEP: usize = 6;
+/// Histories, each with a seed and a store of its own, and the crashes in each at every step.
+const SEEDS: u64 = 5;
+const CRASHES_PER_STEP: usize = 3;
 const NTH_MAX: usize = 3;
 
 /// The steps of every batch.
@@ -63,6 +65,12 @@ async fn crash_at(step: Step, nth: usize, store: &Arc<dyn Store>, ground: &Groun
 
 async fn crash_in_batches(ground: fn() -> Ground, test: &str) {
     let (seed, first) = (Seed::of_run(test), ground());
+    for nth in 0..SEEDS {
+        batches_of(seed.part(100 + nth), &first).await;
+    }
+}
+
+async fn batches_of(seed: Seed, first: &Ground) {
     for step in BATCH {
         let (ground, store): (_, Arc<dyn Store>) = (first.fresh(), model().await);
         let notes = begun(&store, &ground).await;
@@ -92,6 +100,12 @@ async fn crash_in_batches(ground: fn() -> Ground, test: &str) {
 
 async fn crash_in_rebuilds(ground: fn() -> Ground, test: &str) {
     let (seed, first) = (Seed::of_run(test), ground());
+    for nth in 0..SEEDS {
+        rebuilds_of(seed.part(100 + nth), &first).await;
+    }
+}
+
+async fn rebuilds_of(seed: Seed, first: &Ground) {
     for step in REBUILD {
         let (ground, store): (_, Arc<dyn Store>) = (first.fresh(), model().await);
         let notes = begun(&store, &ground).await;
