@@ -59,18 +59,25 @@ pub(crate) fn add_one(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// One line in a while for what happens often.
-const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
-
-#[derive(Debug, Default)]
-pub(crate) struct Sample(AtomicI64);
+/// Lets something through once in a while that would happen often.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    last: AtomicI64,
+    interval: Duration,
+}
 
 impl Sample {
-    /// Whether it is time for a line again.
+    pub fn every(interval: Duration) -> Self {
+        Self { last: AtomicI64::new(0), interval }
+    }
+
+    /// Whether it is time for it again.
     pub fn is_due(&self, now: UnixMillis) -> bool {
-        let last = UnixMillis(self.0.load(Ordering::Relaxed));
+        let last = UnixMillis(self.last.load(Ordering::Relaxed));
         // A clock that was set back must not keep us silent.
-        let due = last.until(now) >= SAMPLE_INTERVAL || last > now;
-        due && self.0.compare_exchange(last.0, now.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let due = last.until(now) >= self.interval || last > now;
+        let take =
+            || self.last.compare_exchange(last.0, now.0, Ordering::Relaxed, Ordering::Relaxed);
+        due && take().is_ok()
     }
 }

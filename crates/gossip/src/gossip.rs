@@ -1,7 +1,7 @@
 //! All of it: the endpoint, the swarms of the carried topics, and what goes in and out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::book::Book;
 use crate::config::GossipConfig;
-use crate::counters::Counters;
+use crate::counters::{Counters, Sample};
 use crate::dialler::{Dialler, Tools};
 use crate::door::Door;
 use crate::endpoint::{BindError, Bound, bind};
@@ -91,8 +91,7 @@ pub(crate) struct Shared {
     pub carried: watch::Receiver<Carried>,
     /// Cancelled when nothing works any more.
     pub broken: CancellationToken,
-    /// When connections were last made anew.
-    renewed_at: AtomicI64,
+    renewals: Sample,
     /// How many rows of the feed the slowest swarm has not been told of.
     pub out_lag_rows: AtomicU64,
     swarms: RwLock<Swarms>,
@@ -118,14 +117,8 @@ impl Shared {
 
     /// Closes connections with peers that are in no swarm with us; the dialler makes them anew.
     pub fn renew(&self) {
-        let now = (self.time)();
-        let last = UnixMillis(self.renewed_at.load(Ordering::Relaxed));
-        let due = last.until(now) >= RENEW_INTERVAL;
-        let claim = |from: UnixMillis| {
-            self.renewed_at.compare_exchange(from.0, now.0, Ordering::Relaxed, Ordering::Relaxed)
-        };
         // Many topics may be alone at once, and what is made anew needs time to lead anywhere.
-        if !due || claim(last).is_err() {
+        if !self.renewals.is_due((self.time)()) {
             return;
         }
         let met: BTreeSet<EndpointId> =
@@ -196,7 +189,7 @@ impl Gossip {
             counters,
             carried,
             broken: CancellationToken::new(),
-            renewed_at: AtomicI64::new(0),
+            renewals: Sample::every(RENEW_INTERVAL),
             out_lag_rows: AtomicU64::new(0),
             swarms: RwLock::default(),
             left_out: AtomicUsize::new(0),

@@ -1,5 +1,5 @@
 //! Swarms that have no room for what the feed tells them now. Each gets it later and in order, from its own place in
-//! the feed; nobody waits for it meanwhile. Pure.
+//! the feed; nobody waits for it meanwhile. Reads nothing itself.
 
 use std::collections::BTreeMap;
 

@@ -33,6 +33,8 @@ use crate::supervision::{Act, Event, Phase, Supervision};
 const IN_FLIGHT_MAX: usize = 512;
 /// How long the library may take to hear us.
 const SEND_WAIT_MAX: Duration = Duration::from_secs(5);
+/// One line in a while about messages that nobody can read.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Until something is due when nothing is.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -113,7 +115,7 @@ impl Swarm {
         let reached = shared.dialler.reached();
         let topic = live.topic.clone();
         Self {
-            inlet: Inlet { topic, shared, unreadable: Sample::default() },
+            inlet: Inlet { topic, shared, unreadable: Sample::every(LINE_INTERVAL) },
             live,
             supervision: Supervision::new(now),
             link: None,

@@ -13,6 +13,7 @@ pub mod figure;
 pub mod generate;
 pub mod judged;
 pub mod mount;
+pub mod port;
 pub mod postgres;
 pub mod process;
 pub mod proxy;

@@ -5,16 +5,15 @@ mod binaries;
 mod server;
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use rand::RngExt;
 use rustix::process::Signal;
 
 use crate::condition::wait_for;
+use crate::port::lasting_port;
 use crate::scratch::Scratch;
 use account::Account;
 use server::Server;
@@ -22,10 +21,6 @@ use server::Server;
 /// Recovery after an immediate stop belongs to it.
 const START_LIMIT: Duration = Duration::from_secs(120);
 const START_ATTEMPTS: u32 = 10;
-
-/// Below the range from which the kernel takes ports for outgoing connections, so that a stopped
-/// cluster finds its port free when it starts again.
-const PORTS: std::ops::Range<u16> = 15_000..32_000;
 
 const LOG_LINES_IN_ERRORS: usize = 20;
 
@@ -106,7 +101,7 @@ impl Cluster {
         let mut cluster = Cluster {
             account,
             binaries: binaries::directory()?,
-            port: free_port()?,
+            port: lasting_port()?,
             server: None,
             home,
             scratch,
@@ -244,7 +239,7 @@ impl Cluster {
         for _ in 1..START_ATTEMPTS {
             match self.run() {
                 Err(error) if format!("{error:#}").contains("Address already in use") => {
-                    self.port = free_port()?;
+                    self.port = lasting_port()?;
                 }
                 outcome => return outcome,
             }
@@ -299,17 +294,6 @@ impl Drop for Cluster {
             eprintln!("{error}");
         }
     }
-}
-
-fn free_port() -> Result<u16> {
-    let mut random = rand::rng();
-    for _ in 0..1000 {
-        let port = random.random_range(PORTS);
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("no free port in {PORTS:?}");
 }
 
 fn text(output: Output) -> Result<String> {

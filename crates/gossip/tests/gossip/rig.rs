@@ -1,6 +1,5 @@
 //! A node's store and lane with gossip around them, and strangers that keep to no rules.
 
-use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -179,14 +178,6 @@ impl Node {
     pub fn told(&self) -> Vec<(TopicId, Why, Option<String>)> {
         self.told.0.lock().unwrap().clone()
     }
-}
-
-/// An address that nobody else is given between two uses: below the ports that the kernel gives out by itself.
-pub fn lasting_address() -> SocketAddr {
-    let first = 15_000 + std::process::id() % 16_000;
-    let ports = (first..first + 1000).map(|port| u16::try_from(port).unwrap());
-    let mut sockets = ports.filter_map(|port| UdpSocket::bind(("127.0.0.1", port)).ok());
-    sockets.next().unwrap().local_addr().unwrap()
 }
 
 pub fn topic(digit: char) -> TopicId {

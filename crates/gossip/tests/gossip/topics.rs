@@ -1,6 +1,6 @@
 //! Swarms follow the topics that are carried, and heal.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use kukuri_core::backfill::Why;
 use kukuri_gossip::{NodeKey, PeerHint};
 use kukuri_store::Model;
 use kukuri_testkit::condition::wait_for_async;
+use kukuri_testkit::port::lasting_port;
 
-use crate::rig::{LIMIT, Node, lasting_address, note, topic};
+use crate::rig::{LIMIT, Node, note, topic};
 
 /// Five times the two seconds that it may take.
 const JOINED_WITHIN: Duration = Duration::from_secs(10);
@@ -79,7 +80,7 @@ async fn two_hundred_topics_are_joined_at_once_and_one_more_than_allowed_is_left
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_comes_late_or_comes_back_is_found() {
     let t = [topic('a')];
-    let address = lasting_address();
+    let address = SocketAddr::from(([127, 0, 0, 1], lasting_port().unwrap()));
     let later = Node::with(Arc::new(Model::default()), &t, |config| config.listen = address).await;
     let hint: PeerHint = later.hint();
     let key = std::fs::read(later.directory().join("key")).unwrap();

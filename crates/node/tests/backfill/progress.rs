@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::bounds::moving;
 use crate::rig::{Node, id, limits, node, note, topic};
 use crate::stalling::times;
-use crate::strange::{asked_for, body, claims, relay};
+use crate::strange::{answer, body, claims, relay};
 
 /// Less than the relay was asked for the same again before, in vain.
 const WAIT_MAX: Duration = Duration::from_secs(50);
@@ -93,11 +93,7 @@ async fn the_next_one_goes_on_where_the_last_one_ended() {
             let named: Vec<EventId> = named.map(|(_, id)| *id).collect();
             vec![claims(&named, message)]
         }
-        Some("REQ") => {
-            let events = asked_for(&bodies, message).into_iter();
-            let events = events.map(|body| json!(["EVENT", message[1], body]));
-            events.chain([json!(["EOSE", message[1]])]).collect()
-        }
+        Some("REQ") => answer(&bodies, message),
         _ => Vec::new(),
     })
     .await;

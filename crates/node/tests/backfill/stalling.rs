@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::rig::{ANY, id, node, note, topic, watch};
-use crate::strange::{asked_for, babbler, body, claims, relay};
+use crate::strange::{answer, asked_for, babbler, body, claims, relay};
 
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -120,11 +120,7 @@ async fn a_crowded_second_hides_nothing_else() {
         }
         Some("NEG-OPEN") if times(&message[2]).contains(&old_at) => vec![claims(&named, message)],
         Some("NEG-OPEN" | "NEG-MSG") => vec![claims(&[], message)],
-        Some("REQ") => {
-            let events = asked_for(&bodies, message).into_iter();
-            let events = events.map(|body| json!(["EVENT", message[1], body]));
-            events.chain([json!(["EOSE", message[1]])]).collect()
-        }
+        Some("REQ") => answer(&bodies, message),
         _ => Vec::new(),
     })
     .await;

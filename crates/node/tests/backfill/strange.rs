@@ -75,6 +75,13 @@ pub fn body(event: &Admitted) -> Value {
     serde_json::from_str(event.body().json()).unwrap()
 }
 
+/// The whole answer to a question: those of the bodies that it asks for, and the end.
+pub fn answer(bodies: &[Value], question: &Value) -> Vec<Value> {
+    let events = asked_for(bodies, question).into_iter();
+    let events = events.map(|body| json!(["EVENT", question[1], body]));
+    events.chain([json!(["EOSE", question[1]])]).collect()
+}
+
 /// Those of the bodies that a question asks for.
 pub fn asked_for<'a>(bodies: &'a [Value], question: &Value) -> Vec<&'a Value> {
     let ids = question[2]["ids"].as_array().unwrap();

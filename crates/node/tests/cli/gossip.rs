@@ -1,7 +1,6 @@
 //! Nodes that gossip, as programs, and clients that listen to them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,6 +9,7 @@ use kukuri_core::TopicId;
 use kukuri_event::UnixSeconds;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::condition::wait_for;
+use kukuri_testkit::port::lasting_port;
 use serde_json::Value;
 use tokio_tungstenite::tungstenite;
 
@@ -209,19 +209,11 @@ pub fn a_node_that_was_cut_off_is_whole_again(site: &Site) {
     two.end();
 }
 
-/// An address that nobody else is given before the node has it: below the ports that the kernel gives out by itself.
-fn lasting_address() -> String {
-    let first = 15_000 + std::process::id() % 16_000;
-    let ports = (first..first + 1000).map(|port| u16::try_from(port).unwrap());
-    let mut free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
-    free.next().unwrap().local_addr().unwrap().to_string()
-}
-
 /// Whoever has named a peer that says where its relay is needs no setting to have everything: what was there before
 /// it came, and what it has missed later.
 pub fn a_peer_that_says_where_its_relay_is_is_asked_there(site: &Site) {
     let (home, away) = (site.elsewhere(), site.elsewhere());
-    let address = lasting_address();
+    let address = format!("127.0.0.1:{}", lasting_port().unwrap());
     let mut command = gossiping(&home, &[]);
     command.env("KUKURI_RELAY_LISTEN", &address);
     command.env("KUKURI_RELAY_URLS", format!("ws://{address}"));

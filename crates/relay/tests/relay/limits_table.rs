@@ -103,11 +103,6 @@ fn every_limit_of_a_websocket_is_documented() {
     for (row, values) in expected {
         let found: Vec<_> = documented.iter().filter(|(name, _)| name.starts_with(row)).collect();
         assert_eq!(found.len(), 1, "rows that begin with {row:?}: {found:?}");
-        let cell = found[0].1;
-        // A connection that is no WebSocket yet counts "10 of an address"; an address says "/64".
-        assert!(
-            cell.starts_with(&values),
-            "{row}: {cell:?} in docs/limits.md, {values:?} in force"
-        );
+        assert_eq!(*found[0].1, values, "{row}: in docs/limits.md, and in force");
     }
 }
