@@ -19,7 +19,7 @@ coded!(
 );
 
 coded!(
-    /// How a stored event leaves: with its whole month, or one by one. Fixed when it is taken in.
+    /// How a stored event leaves: with a whole partition, or one by one. Fixed when it is taken in.
     Keep {
         Standard = 0 "standard",
         Longer = 1 "longer",
@@ -27,7 +27,7 @@ coded!(
 );
 
 impl Keep {
-    /// Regular events of topics without a longer retention than the node's leave by the month; kind 5,
+    /// Regular events of topics without a longer retention than the node's leave by the partition; kind 5,
     /// versions and events of longer-kept topics one by one.
     pub fn of<'a>(
         event: &Event,

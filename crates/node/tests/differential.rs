@@ -119,7 +119,7 @@ async fn postgres(url: &str) -> Arc<dyn Store> {
         wakeup: Wakeup::PollOnly,
         readers_max: 2,
         acquire_timeout: Duration::from_secs(60),
-        outbox_partition_rows: ROWS_PER_PARTITION,
+        partition_rows_min: ROWS_PER_PARTITION,
         ..kukuri_store_postgres::Options::STANDARD
     };
     Arc::new(PostgresStore::open(url, options).await.expect("the store opens"))

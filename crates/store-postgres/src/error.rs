@@ -71,7 +71,7 @@ fn of_server(error: &dyn DatabaseError) -> Fault {
         }
         // The schema has no checks, so the one that can fail is that of partitions.
         "23514" => Fault::NoPartition,
-        // A month that is being dropped is asked for again: a clock has gone far back.
+        // Somebody has put a table where a partition is to be made.
         "42P07" => Fault::unavailable(text),
         "53100" => StoreError::Full(text).into(),
         "58030" | "58P01" | "58P02" | "XX000" => StoreError::Io(text).into(),

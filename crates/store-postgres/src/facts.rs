@@ -82,7 +82,7 @@ const KEYS_AND_RECORDS: &str = keys!(concat!(
     columns!(record),
     ", ",
     record_columns!(),
-    " FROM known d JOIN events e ON e.seq = d.seq AND e.ingested_at = d.first_seen_at"
+    " FROM known d JOIN events e ON e.seq = d.seq"
 ));
 
 /// Where no event is asked for: a node that only asks how it stands does not wait for who holds all events.

@@ -24,7 +24,7 @@ use crate::facts;
 use crate::partition::Partitions;
 use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
-use crate::write::{Premise, topics_of, write};
+use crate::write::{Places, Premise, topics_of, write};
 use known::{Known, only_new};
 
 /// How long one try may take: connecting (10 s), waiting for the fence and then for the lock (5 s each), and
@@ -72,10 +72,10 @@ impl Session {
         server: &Server,
         fsync: Fsync,
         epoch: Epoch,
-        outbox_partition_rows: u32,
+        partition_rows_min: u32,
     ) -> Result<Self, Fault> {
         let mut connection = server.connect(Role::Lane(fsync)).await?;
-        let partitions = Partitions::load(&mut connection, outbox_partition_rows).await?;
+        let partitions = Partitions::load(&mut connection, partition_rows_min).await?;
         let expected = Expected { epoch, head: Seq::ZERO };
         let (known, crowded_batches, doubtful_batches) = (None, 0, 0);
         Ok(Self { connection, partitions, expected, known, crowded_batches, doubtful_batches })
@@ -87,7 +87,7 @@ impl Session {
         batch: &Arc<[Command]>,
         topics: &Topics,
     ) -> Result<Decision, Fault> {
-        self.partitions.prepare(&mut self.connection, batch, self.expected.head).await?;
+        self.partitions.prepare(&mut self.connection, self.expected.head).await?;
         let mut decision = None;
         if self.crowded_batches == 0 {
             decision = self.run_unseen(batch, topics).await?;
@@ -174,7 +174,8 @@ impl Session {
             return Ok(Written::NotThere);
         };
         let premise = Premise { revision, epoch: self.expected.epoch, absent };
-        match write(&mut self.connection, &numbers, decision, premise).await {
+        let places = Places { numbers: &numbers, partitions: &self.partitions };
+        match write(&mut self.connection, places, decision, premise).await {
             Ok(()) => {
                 self.known = self.known.take().and_then(|known| known.after(decision));
                 Ok(Written::Done)
@@ -204,7 +205,8 @@ impl Session {
             }
             let numbers = topics.numbers.assign(connection, &topics_of(&decision)).await?;
             let premise = Premise { revision, epoch: feed.epoch, absent: None };
-            write(connection, &numbers, &decision, premise).await?;
+            let places = Places { numbers: &numbers, partitions: &self.partitions };
+            write(connection, places, &decision, premise).await?;
             raw_sql("COMMIT").execute(connection).await?;
             topics.numbers.commit(numbers);
             self.known = self.known.take().and_then(|known| known.after(&decision));

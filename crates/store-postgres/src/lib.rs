@@ -7,7 +7,6 @@
 
 pub mod backup;
 mod bounds;
-mod calendar;
 mod check;
 mod error;
 mod facts;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kukuri_core::{NodeTopic, Seq, TopicId, UnixMillis, Usage};
+use kukuri_core::{NodeTopic, Seq, TopicId, Usage};
 use kukuri_event::{EventId, UnixSeconds};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -17,12 +17,13 @@ macro_rules! body_columns {
     };
 }
 
-/// State 1 is effective. Few events are kept longer, so these are looked for among what is left.
-/// Looking into the partitions of months to come would cost as much as the rest.
+/// State 1 is effective. Few events are kept longer, so these are looked for among what is left. Each number is
+/// looked for in its own partition; the least and the greatest say which partitions need not be opened at all.
 const BODIES: &str = concat!(
     "WITH standard AS MATERIALIZED (SELECT ",
     body_columns!(),
-    " FROM events WHERE keep = 0 AND seq = ANY($1) AND state = 1 AND ingested_at <= $2)
+    " FROM UNNEST($1) AS k (number) JOIN events ON seq = number
+        WHERE keep = 0 AND state = 1 AND seq >= $2 AND seq <= $3)
     SELECT * FROM standard UNION ALL SELECT ",
     body_columns!(),
     " FROM events WHERE keep = 1 AND state = 1
@@ -44,24 +45,19 @@ pub(crate) fn limit(entries_max: usize) -> i64 {
     i64::try_from(entries_max).unwrap_or(i64::MAX)
 }
 
-/// Nearly all events were taken in by the time of the latest one. What is not found up to then is
-/// looked for everywhere, since clocks go back.
 pub(crate) async fn bodies(
     connection: &mut PgConnection,
     events: &[Seq],
-    latest: UnixMillis,
 ) -> Result<Vec<Option<String>>, Fault> {
     let mut found = HashMap::with_capacity(events.len());
-    for until in [latest, UnixMillis(i64::MAX)] {
-        let missing = events.iter().filter(|seq| !found.contains_key(*seq));
-        let missing: Vec<i64> = missing.map(|seq| seq.0).collect();
-        if missing.is_empty() {
-            break;
-        }
-        let rows = sqlx::query(BODIES).bind(missing).bind(until.0);
-        for row in rows.fetch_all(&mut *connection).await? {
-            found.insert(Seq(row.try_get(0)?), rows::json(&row, 1)?);
-        }
+    let seqs: Vec<i64> = events.iter().map(|seq| seq.0).collect();
+    let (Some(least), Some(greatest)) = (seqs.iter().min().copied(), seqs.iter().max().copied())
+    else {
+        return Ok(Vec::new());
+    };
+    let rows = sqlx::query(BODIES).bind(seqs).bind(least).bind(greatest);
+    for row in rows.fetch_all(connection).await? {
+        found.insert(Seq(row.try_get(0)?), rows::json(&row, 1)?);
     }
     // A number may have been asked for twice.
     Ok(events.iter().map(|seq| found.get(seq).cloned()).collect())

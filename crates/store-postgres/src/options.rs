@@ -14,8 +14,9 @@ pub struct Options {
     pub acquire_timeout: Duration,
     /// How often the head is read when nobody tells of a commit.
     pub poll_interval: Duration,
-    /// Feed rows per partition. Partitions that are there keep their size.
-    pub outbox_partition_rows: u32,
+    /// How many numbers of the feed a partition takes at least, of the feed and of events; more where the feed is
+    /// long. Partitions that are there keep their size.
+    pub partition_rows_min: u32,
 }
 
 impl Options {
@@ -26,7 +27,7 @@ impl Options {
         glances_max: 4,
         acquire_timeout: Duration::from_secs(5),
         poll_interval: Duration::from_millis(1500),
-        outbox_partition_rows: 1_000_000,
+        partition_rows_min: 131_072,
     };
 }
 

@@ -1,13 +1,16 @@
 //! Partitions are made before they are needed, each in a short transaction of its own: an empty
 //! table is made, bounded and attached, which holds up neither readers nor writers.
+//!
+//! The feed and the events that leave by the partition are both parted by ranges of seq. So a partition is never
+//! larger than it was meant to be, the number of an event leads to it, and no clock has a say: what lies
+//! behind the head gets no more rows.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use kukuri_core::{Command, Seq};
-use sqlx::postgres::PgConnection;
+use kukuri_core::Seq;
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Row, raw_sql};
 
-use crate::calendar::Month;
 use crate::error::Fault;
 use crate::migrate::{lock, try_lock};
 
@@ -16,6 +19,10 @@ const AHEAD: i64 = 2;
 
 /// How many batches pass before partitions ahead are tried again after somebody's lock forbade them.
 const AHEAD_PAUSE_BATCHES: u32 = 256;
+
+/// About into how many partitions the kept feed is parted at most: every statement that looks for events has
+/// to be prepared to look into each.
+const PARTITIONS_MAX: i64 = 16;
 
 /// Who wants a partition, and for when.
 #[derive(Clone, Copy)]
@@ -37,32 +44,55 @@ impl Wanted {
     }
 }
 
-const MONTHS: &str =
-    "SELECT c.relname::TEXT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        JOIN event_months m ON 'events_' || m.month = c.relname
-    WHERE i.inhparent = 'events_standard'::REGCLASS";
+/// What is parted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parent {
+    Outbox,
+    Events,
+}
 
-const OUTBOX_END: &str = "SELECT COALESCE(max(
-        (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \\(''([0-9]+)''\\)'))[1]::BIGINT), 1)
+impl Parent {
+    fn table(self) -> &'static str {
+        match self {
+            Self::Outbox => "events_outbox",
+            Self::Events => "events_standard",
+        }
+    }
+}
+
+/// Where the feed begins and ends.
+const FEED: &str = "SELECT floor_seq,
+        GREATEST(floor_seq, (SELECT seq FROM events_outbox ORDER BY seq DESC LIMIT 1))
+    FROM feed_meta";
+
+const RANGES: &str = r"SELECT
+        (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([0-9]+)''\)'))[1]::BIGINT,
+        (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \(''([0-9]+)''\)'))[1]::BIGINT
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'events_outbox'::REGCLASS";
+    WHERE i.inhparent = $1::TEXT::REGCLASS AND NOT i.inhdetachpending";
 
 /// The partitions a connection knows of.
 #[derive(Debug)]
 pub(crate) struct Partitions {
-    months: BTreeSet<String>,
-    /// The first seq that has no partition.
-    outbox_end: i64,
-    outbox_rows: i64,
+    outbox: Ranges,
+    events: Ranges,
+    /// As far as the feed is known to have come.
+    head: i64,
+    /// How many rows the next partition takes.
+    rows: i64,
+    rows_min: i64,
     ahead_pause: u32,
 }
 
 impl Partitions {
-    pub async fn load(connection: &mut PgConnection, outbox_rows: u32) -> Result<Self, Fault> {
+    pub async fn load(connection: &mut PgConnection, rows_min: u32) -> Result<Self, Fault> {
+        let rows_min = i64::from(rows_min.max(1));
         let mut partitions = Self {
-            months: BTreeSet::new(),
-            outbox_end: 1,
-            outbox_rows: i64::from(outbox_rows.max(1)),
+            outbox: Ranges::default(),
+            events: Ranges::default(),
+            head: 0,
+            rows: rows_min,
+            rows_min,
             ahead_pause: 0,
         };
         partitions.reload(connection).await?;
@@ -70,46 +100,34 @@ impl Partitions {
     }
 
     async fn reload(&mut self, connection: &mut PgConnection) -> Result<(), Fault> {
-        let names = sqlx::query(MONTHS).fetch_all(&mut *connection).await?;
-        self.months = names.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        let end = sqlx::query(OUTBOX_END).fetch_one(connection).await?;
-        self.outbox_end = end.try_get(0)?;
+        let feed = sqlx::query(FEED).fetch_one(&mut *connection).await?;
+        let (floor, head): (i64, i64) = (feed.try_get(0)?, feed.try_get(1)?);
+        self.head = self.head.max(head);
+        self.rows = self.rows_min.max((head - floor) / PARTITIONS_MAX);
+        self.outbox = Ranges::load(connection, Parent::Outbox).await?;
+        self.events = Ranges::load(connection, Parent::Events).await?;
         Ok(())
     }
 
-    /// Whether feed rows up to `head` have a place.
+    /// Whether what is numbered after the known head, and up to this one, has a place.
     pub fn hold(&self, head: Seq) -> bool {
-        head.0 < self.outbox_end
+        self.missing(head.0).is_none()
+    }
+
+    /// The first number of the partition that holds an event, if it is known.
+    pub fn of_event(&self, seq: Seq) -> Option<i64> {
+        self.events.of(seq.0)
     }
 
     /// Makes what a batch needs when the feed stands at `head`, and what will be needed next.
-    pub async fn prepare(
-        &mut self,
-        connection: &mut PgConnection,
-        batch: &[Command],
-        head: Seq,
-    ) -> Result<(), Fault> {
-        let months: BTreeSet<Month> = batch.iter().map(|command| Month::of(command.at)).collect();
-        self.provide(connection, &months, head).await
-    }
-
-    /// Makes room for feed rows up to `head`.
-    pub async fn extend(&mut self, connection: &mut PgConnection, head: Seq) -> Result<(), Fault> {
-        self.provide(connection, &BTreeSet::new(), head).await
-    }
-
-    async fn provide(
-        &mut self,
-        connection: &mut PgConnection,
-        months: &BTreeSet<Month>,
-        head: Seq,
-    ) -> Result<(), Fault> {
-        self.make(connection, Wanted::Now, |known| known.missing(months, 0, head)).await?;
+    pub async fn prepare(&mut self, connection: &mut PgConnection, head: Seq) -> Result<(), Fault> {
+        self.head = self.head.max(head.0);
+        self.extend(connection, Seq(self.head.saturating_add(1))).await?;
         if self.ahead_pause > 0 {
             self.ahead_pause -= 1;
             return Ok(());
         }
-        let ahead = |known: &Self| known.missing(months, AHEAD, head);
+        let ahead = |known: &Self| known.missing(known.head.saturating_add(1 + AHEAD * known.rows));
         if ahead(self).is_some() && self.make(connection, Wanted::Later, ahead).await.is_err() {
             raw_sql("ROLLBACK").execute(connection).await?;
             self.ahead_pause = AHEAD_PAUSE_BATCHES;
@@ -117,15 +135,22 @@ impl Partitions {
         Ok(())
     }
 
-    /// The first partition that is wanted and not there.
-    fn missing(&self, months: &BTreeSet<Month>, ahead: i64, head: Seq) -> Option<Partition> {
-        let wanted = months.iter().flat_map(|month| (0..=ahead).map(|n| month.plus(n)));
-        let mut partitions = wanted.filter_map(Partition::of_month);
-        let month = partitions.find(|partition| !self.months.contains(&partition.name));
-        let end = head.0.saturating_add(1 + ahead * self.outbox_rows);
-        let rows =
-            (self.outbox_end <= end).then(|| Partition::of_rows(self.outbox_end, self.outbox_rows));
-        month.or(rows)
+    /// Makes room for all that is numbered after the known head, and up to this one.
+    pub async fn extend(&mut self, connection: &mut PgConnection, head: Seq) -> Result<(), Fault> {
+        self.make(connection, Wanted::Now, |known| known.missing(head.0)).await
+    }
+
+    /// The first partition that is not there and has to be, for what is numbered up to `until` to have a place.
+    fn missing(&self, until: i64) -> Option<Partition> {
+        let (parent, range) = self.gaps().find(|(_, gap)| gap.first <= until)?;
+        Some(Partition { parent, range })
+    }
+
+    /// What has no partition first after the known head, in each table.
+    fn gaps(&self) -> impl Iterator<Item = (Parent, Range)> {
+        [(Parent::Outbox, &self.outbox), (Parent::Events, &self.events)]
+            .into_iter()
+            .map(|(parent, ranges)| (parent, ranges.gap(self.head, self.rows)))
     }
 
     /// Another process may be making the same: under the lock it is looked for again.
@@ -152,64 +177,108 @@ impl Partitions {
     }
 }
 
+/// Numbers from `first` on to before `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: i64,
+    end: i64,
+}
+
+/// The ranges that have a partition: where each ends, by its first number.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<i64, i64>);
+
+impl Ranges {
+    async fn load(connection: &mut PgConnection, parent: Parent) -> Result<Self, Fault> {
+        let rows = sqlx::query(RANGES).bind(parent.table()).fetch_all(connection).await?;
+        let range = |row: &PgRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        Ok(Self(rows.iter().map(range).collect::<Result<_, Fault>>()?))
+    }
+
+    fn of(&self, seq: i64) -> Option<i64> {
+        let (first, end) = self.0.range(..=seq).next_back()?;
+        (seq < *end).then_some(*first)
+    }
+
+    /// The first numbers after this one that have no partition, `rows` at most. (There can be some before
+    /// others that have one: somebody may have dropped a table.)
+    fn gap(&self, after: i64, rows: i64) -> Range {
+        let mut first = after.saturating_add(1);
+        for (next, end) in &self.0 {
+            if *next > first {
+                return Range { first, end: first.saturating_add(rows).min(*next) };
+            }
+            first = first.max(*end);
+        }
+        Range { first, end: first.saturating_add(rows) }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
 struct Partition {
-    parent: &'static str,
-    name: String,
-    column: &'static str,
-    /// `None` where the range has no bound.
-    start: Option<i64>,
-    end: Option<i64>,
-    /// What is counted in `event_months`.
-    month: Option<Month>,
+    parent: Parent,
+    range: Range,
 }
 
 impl Partition {
-    /// `None` for a month in which no time lies that a column can hold.
-    fn of_month(month: Month) -> Option<Self> {
-        let (start, end) = (month.start(), month.plus(1).start());
-        start.or(end)?;
-        Some(Self {
-            parent: "events_standard",
-            name: format!("events_{month}"),
-            column: "ingested_at",
-            start,
-            end,
-            month: Some(month),
-        })
-    }
-
-    fn of_rows(start: i64, rows: i64) -> Self {
-        Self {
-            parent: "events_outbox",
-            name: format!("events_outbox_{start}"),
-            column: "seq",
-            start: Some(start),
-            end: Some(start.saturating_add(rows)),
-            month: None,
-        }
-    }
-
     /// The check proves to ATTACH that the rows fit; the bounds say the same afterwards.
     fn sql(&self, wanted: Wanted) -> String {
         let lock_wait = wanted.lock_wait();
-        let Self { parent, name, column, .. } = self;
-        let from = self.start.map_or("MINVALUE".into(), |start| format!("'{start}'"));
-        let to = self.end.map_or("MAXVALUE".into(), |end| format!("'{end}'"));
-        let lower = self.start.map_or(String::new(), |start| format!(" AND {column} >= {start}"));
-        let upper = self.end.map_or(String::new(), |end| format!(" AND {column} < {end}"));
-        let counter = self.month.map_or(String::new(), |month| {
+        let (parent, Range { first, end }) = (self.parent.table(), self.range);
+        let counter = match self.parent {
+            Parent::Outbox => String::new(),
             // A partition that somebody dropped by hand has left its counter.
-            format!(
-                "; DELETE FROM event_months WHERE month = '{month}';
-                 INSERT INTO event_months (month, events) VALUES ('{month}', 0)"
-            )
-        });
+            Parent::Events => format!(
+                "; DELETE FROM event_partitions WHERE first_seq < {end} AND end_seq > {first};
+                 INSERT INTO event_partitions (first_seq, end_seq, events)
+                 VALUES ({first}, {end}, 0)"
+            ),
+        };
         format!(
             "SET LOCAL lock_timeout = '{lock_wait}';
-             CREATE TABLE {name} (LIKE {parent} INCLUDING ALL);
-             ALTER TABLE {name} ADD CONSTRAINT fits CHECK ({column} IS NOT NULL{lower}{upper});
-             ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to});
-             ALTER TABLE {name} DROP CONSTRAINT fits{counter}"
+             CREATE TABLE {parent}_{first} (LIKE {parent} INCLUDING ALL);
+             ALTER TABLE {parent}_{first}
+                ADD CONSTRAINT fits CHECK (seq IS NOT NULL AND seq >= {first} AND seq < {end});
+             ALTER TABLE {parent} ATTACH PARTITION {parent}_{first}
+                FOR VALUES FROM ('{first}') TO ('{end}');
+             ALTER TABLE {parent}_{first} DROP CONSTRAINT fits{counter}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(ranges: &[(i64, i64)]) -> Ranges {
+        Ranges(ranges.iter().copied().collect())
+    }
+
+    #[test]
+    fn the_first_gap_after_a_number_is_found() {
+        let known = ranges(&[(1, 9), (9, 17), (25, 33)]);
+        for (after, first, end) in
+            [(0, 17, 25), (8, 17, 25), (16, 17, 25), (19, 20, 25), (24, 33, 43), (99, 100, 110)]
+        {
+            assert_eq!(known.gap(after, 10), Range { first, end }, "after {after}");
+        }
+        assert_eq!(ranges(&[]).gap(0, 10), Range { first: 1, end: 11 });
+        assert_eq!(known.gap(16, 3), Range { first: 17, end: 20 });
+    }
+
+    #[test]
+    fn a_number_is_in_the_range_that_holds_it() {
+        let known = ranges(&[(1, 9), (9, 17), (25, 33)]);
+        for (seq, first) in [
+            (0, None),
+            (1, Some(1)),
+            (8, Some(1)),
+            (9, Some(9)),
+            (17, None),
+            (25, Some(25)),
+            (33, None),
+        ] {
+            assert_eq!(known.of(seq), first, "{seq}");
+        }
     }
 }

@@ -12,7 +12,7 @@ mod stretch;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use kukuri_core::{Seq, UnixMillis};
+use kukuri_core::Seq;
 use kukuri_event::{EventId, Filter, UnixSeconds};
 use kukuri_store::{Hit, Hits, Order, Query, merge_hits};
 use sqlx::postgres::PgConnection;
@@ -34,14 +34,6 @@ type Found = Result<Vec<Hit>, TooBroad>;
 
 /// The JSON of events.
 type Bodies = HashMap<Seq, String>;
-
-/// What is known before anything is asked: a moment that has been, and a time by which most events
-/// were taken in.
-#[derive(Clone, Copy)]
-pub(crate) struct Known {
-    pub moment: Moment,
-    pub latest: UnixMillis,
-}
 
 /// How many rows are read at first for each hit that is wanted, where not every row is one. What can
 /// be answered at once mostly is with few; what cannot had better read more.
@@ -76,7 +68,7 @@ pub(crate) async fn answer_at_once(
     connection: &mut PgConnection,
     numbers: &TopicNumbers,
     query: &Query,
-    known: Known,
+    known: Moment,
     budget: &mut Budget,
 ) -> Result<Option<Hits>, Fault> {
     let [filter] = query.filters.as_slice() else {
@@ -86,12 +78,12 @@ pub(crate) async fn answer_at_once(
     let (now, hits, mut bodies) = match plan::at_once(numbers, &wanted) {
         Some(Plan::Ids(ids)) if ids.len() <= budget.rows => {
             budget.spend(ids.len());
-            check::by_id(connection, numbers, &wanted, ids, known.moment.head).await?
+            check::by_id(connection, numbers, &wanted, ids, known.head).await?
         }
         Some(Plan::Scan(Source::Topics(topics)))
             if topics.len() == 1 && wanted.limit <= query.bodies_max && newest::suits(&wanted) =>
         {
-            let head = known.moment.head;
+            let head = known.head;
             match newest::read(connection, &wanted, topics[0], head, budget).await? {
                 (now, Some((hits, bodies))) => (now, hits, bodies),
                 (_, None) => return Ok(None),
@@ -102,7 +94,7 @@ pub(crate) async fn answer_at_once(
             if scan.in_full {
                 return Ok(None);
             }
-            let (now, _) = scan.read(connection, known.moment.head, budget).await?;
+            let (now, _) = scan.read(connection, known.head, budget).await?;
             if !scan.complete() {
                 return Ok(None);
             }
@@ -110,13 +102,13 @@ pub(crate) async fn answer_at_once(
         }
         _ => return Ok(None),
     };
-    if !now.follows(known.moment) {
+    if !now.follows(known) {
         return Ok(None);
     }
     let hits = wanted.cut(hits);
     let first = hits.iter().take(query.bodies_max).map(|hit| hit.event);
     let missing: Vec<Seq> = first.clone().filter(|seq| !bodies.contains_key(seq)).collect();
-    let more = list::bodies(connection, &missing, known.latest).await?;
+    let more = list::bodies(connection, &missing).await?;
     bodies.extend(missing.into_iter().zip(more).filter_map(|(seq, body)| Some((seq, body?))));
     // What was hidden since then has no body to be read any more.
     let bodies = first.map(|seq| bodies.remove(&seq)).collect::<Option<Vec<String>>>();
@@ -128,7 +120,6 @@ pub(crate) async fn answer(
     snapshot: &mut Snapshot,
     numbers: &TopicNumbers,
     query: &Query,
-    latest: UnixMillis,
     mut budget: Budget,
 ) -> Result<Result<Hits, TooBroad>, Fault> {
     let head = snapshot.bounds.feed.head;
@@ -142,7 +133,7 @@ pub(crate) async fn answer(
     }
     let hits = merge_hits(answers);
     let first: Vec<Seq> = hits.iter().take(query.bodies_max).map(|hit| hit.event).collect();
-    let bodies = list::bodies(snapshot.connection(), &first, latest).await?;
+    let bodies = list::bodies(snapshot.connection(), &first).await?;
     let bodies = bodies.into_iter().collect::<Option<Vec<String>>>();
     let bodies = bodies.ok_or_else(|| Fault::corrupt("a hit without an event; run doctor"))?;
     Ok(Ok(Hits { head, hits, bodies }))

@@ -2,9 +2,8 @@
 //! wait for what clients ask: each sort of read has connections of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use kukuri_core::{Epoch, Seq, UnixMillis};
+use kukuri_core::{Epoch, Seq};
 use sqlx::postgres::PgConnection;
 use sqlx::raw_sql;
 use tokio::sync::watch;
@@ -31,8 +30,6 @@ pub(crate) struct Readers {
     heads: watch::Receiver<Seq>,
     questions: Arc<Pool>,
     glances: Arc<Pool>,
-    /// A time by which most events were taken in.
-    latest: AtomicI64,
 }
 
 impl Readers {
@@ -48,7 +45,6 @@ impl Readers {
             heads,
             questions: pool(options.readers_max),
             glances: pool(options.glances_max),
-            latest: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -64,23 +60,11 @@ impl Readers {
     pub async fn snapshot(&self, sort: Read) -> Result<Snapshot, Fault> {
         let mut reader = self.reader(sort).await?;
         let bounds = begin(reader.connection(), BEGIN, self.expected()).await?;
-        self.note(bounds.latest);
         Ok(Snapshot { reader, bounds })
     }
 
     pub fn expected(&self) -> Expected {
         Expected { epoch: self.epoch, head: *self.heads.borrow() }
-    }
-
-    /// Remembers when an event was taken in.
-    pub fn note(&self, time: Option<UnixMillis>) {
-        if let Some(time) = time {
-            self.latest.fetch_max(time.0, Ordering::Relaxed);
-        }
-    }
-
-    pub fn latest(&self) -> UnixMillis {
-        UnixMillis(self.latest.load(Ordering::Relaxed))
     }
 
     pub async fn close(&self) {

@@ -20,7 +20,7 @@ use crate::error::Fault;
 use crate::lane::{APPLY_LIMIT, Session};
 use crate::migrate;
 use crate::notify::{self, Watched, publish};
-use crate::query::{Budget, Known, Moment};
+use crate::query::{Budget, Moment};
 use crate::readers::{Read, Readers};
 use crate::session::{Role, Server, within};
 use crate::subscriptions::Topics;
@@ -89,7 +89,6 @@ impl PostgresStore {
             Wakeup::PollOnly => drop(tasks.spawn(notify::poll(watched))),
         }
         let readers = Readers::new(&server, &options, bounds.epoch, heads.subscribe());
-        readers.note(first.latest);
         let store = Self {
             readers,
             warnings,
@@ -130,8 +129,8 @@ impl PostgresStore {
     }
 
     async fn open_lane(&self) -> Result<Box<Session>, Fault> {
-        let Options { fsync, outbox_partition_rows, .. } = self.options;
-        let session = Session::open(&self.server, fsync, self.epoch, outbox_partition_rows);
+        let Options { fsync, partition_rows_min, .. } = self.options;
+        let session = Session::open(&self.server, fsync, self.epoch, partition_rows_min);
         session.await.map(Box::new)
     }
 
@@ -148,7 +147,6 @@ impl PostgresStore {
         };
         match session.run(batch, &self.topics).await {
             Ok(decision) => {
-                self.readers.note(decision.rows.last().map(|row| row.ingested_at));
                 self.recent.add(&decision);
                 publish(&self.heads, decision.head());
                 publish(&self.commits, decision.head());
@@ -201,9 +199,7 @@ impl Store for PostgresStore {
 
     async fn query(&self, query: Query) -> Result<Hits, QueryError> {
         let numbers = &self.topics.numbers;
-        let moment = Moment { epoch: self.epoch, head: *self.heads.borrow() };
-        let latest = self.readers.latest();
-        let known = Known { moment, latest };
+        let known = Moment { epoch: self.epoch, head: *self.heads.borrow() };
         let mut budget = Budget::of(&query);
         let answer = limited(async {
             let mut reader = self.readers.reader(Read::Question).await?;
@@ -214,7 +210,7 @@ impl Store for PostgresStore {
                 return Ok(Ok(hits));
             }
             let mut at = self.readers.snapshot(Read::Question).await?;
-            let answer = query::answer(&mut at, numbers, &query, latest, budget).await?;
+            let answer = query::answer(&mut at, numbers, &query, budget).await?;
             at.end(answer).await
         });
         let rows_max = query.rows_max;
@@ -223,9 +219,8 @@ impl Store for PostgresStore {
 
     async fn bodies(&self, events: Vec<Seq>) -> Result<Vec<Option<String>>, StoreError> {
         limited(async {
-            let latest = self.readers.latest();
             let mut reader = self.readers.reader(Read::Question).await?;
-            let bodies = list::bodies(reader.connection(), &events, latest).await?;
+            let bodies = list::bodies(reader.connection(), &events).await?;
             Ok(reader.end(bodies))
         })
         .await
@@ -313,11 +308,9 @@ impl Store for PostgresStore {
     }
 
     async fn tidy(&self) -> Result<Tidied, StoreError> {
-        let bounds = self.readers.snapshot(Read::Glance).await?;
-        bounds.end(()).await?;
         let tidied = within(READ_LIMIT, "tidying up", async {
             let mut connection = self.server.connect(Role::Tidy).await?;
-            tidy::step(&mut connection, self.readers.latest()).await
+            tidy::step(&mut connection).await
         });
         Ok(tidied.await?)
     }

@@ -1,19 +1,17 @@
 //! Dropping partitions that hold nothing any more. Each step is one statement that can be repeated, and
 //! the catalog says which one comes next: whoever is cut off between two is finished by the next.
 //!
-//! A partition goes in three steps: it is given up (a month loses its row in `event_months`; rows of the
-//! feed lie below the floor), detached beside readers and writers, and dropped.
+//! A partition goes in three steps: it is given up (one of events loses its row in `event_partitions`; rows of
+//! the feed lie below the floor), detached beside readers and writers, and dropped.
 //!
-//! Before that, a month that is past is left alone by the server's autovacuum: nothing is put there any
-//! more, so that the space of what leaves is of use to nobody until the month is dropped, and who detaches
-//! or drops it would wait a second (`deadlock_timeout`) until a vacuum that is at work there gives way.
+//! Before that, a partition of events that lies behind the head is left alone by the server's autovacuum: nothing
+//! is put there any more, so that the space of what leaves is of use to nobody until it is dropped, and who
+//! detaches or drops it would wait a second (`deadlock_timeout`) until a vacuum that is at work there gives way.
 
-use kukuri_core::UnixMillis;
 use kukuri_store::{Extent, Tidied};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row, raw_sql};
 
-use crate::calendar::Month;
 use crate::error::Fault;
 
 /// The next statement, for what others have begun or the floor has left behind: finish detaching, drop
@@ -35,41 +33,50 @@ const NEXT: &str = r"WITH attached AS (
     UNION ALL
     SELECT 'DROP TABLE ' || relname FROM pg_class
     WHERE relnamespace = 'cn_relay'::REGNAMESPACE AND relkind = 'r' AND NOT relispartition
-        AND (relname ~ '^events_(bc)?[0-9]{4,}_[0-9]{2}$'
-            AND substr(relname, length('events_') + 1) NOT IN (SELECT month FROM event_months) OR relname ~ '^events_outbox_[0-9]+$')
+        AND (relname ~ '^events_standard_[0-9]+$'
+            AND relname NOT IN (SELECT 'events_standard_' || first_seq FROM event_partitions)
+            OR relname ~ '^events_outbox_[0-9]+$')
     UNION ALL
     SELECT 'ALTER TABLE events_standard DETACH PARTITION ' || name || ' CONCURRENTLY'
     FROM attached WHERE parent = 'events_standard' AND NOT inhdetachpending
-        AND substr(name, length('events_') + 1) NOT IN (SELECT month FROM event_months)
+        AND name NOT IN (SELECT 'events_standard_' || first_seq FROM event_partitions)
     UNION ALL
     SELECT 'ALTER TABLE events_outbox DETACH PARTITION ' || name || ' CONCURRENTLY'
     FROM feed WHERE ends < last AND ends <= (SELECT floor_seq + 1 FROM feed_meta)
     LIMIT 1";
 
-/// Months are given up only when they are past, so that hardly anything is on its way into them. Whoever
-/// puts an event there all the same changes the counter, and finds it gone or makes it count.
-const GIVE_UP: &str = "DELETE FROM event_months WHERE events = 0 AND month = (
-    SELECT month FROM event_months WHERE events = 0 AND month < $1 ORDER BY month LIMIT 1)";
+/// The end of what lies behind the head: no event is put there any more, whoever writes.
+macro_rules! behind {
+    () => {
+        "(SELECT GREATEST(floor_seq, (SELECT seq FROM events_outbox ORDER BY seq DESC LIMIT 1)) + 1
+            FROM feed_meta)"
+    };
+}
 
-/// A month that autovacuum should leave alone and does not, or the other way round: a clock that was ahead
-/// makes a month past for a while.
-const REST: &str = "SELECT 'ALTER TABLE ' || c.relname || CASE WHEN m.month < $1
-        THEN ' SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)'
-        ELSE ' RESET (autovacuum_enabled, toast.autovacuum_enabled)' END
+const GIVE_UP: &str = concat!(
+    "DELETE FROM event_partitions WHERE events = 0 AND first_seq = (
+        SELECT first_seq FROM event_partitions WHERE events = 0 AND end_seq <= ",
+    behind!(),
+    " ORDER BY first_seq LIMIT 1)"
+);
+
+/// A partition that autovacuum should leave alone and does not.
+const REST: &str = concat!(
+    "SELECT 'ALTER TABLE ' || c.relname
+        || ' SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)'
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        JOIN event_months m ON 'events_' || m.month = c.relname
-    WHERE i.inhparent = 'events_standard'::REGCLASS
-        AND (m.month < $1) <> ('autovacuum_enabled=off' = ANY (COALESCE(c.reloptions, '{}')))
-    ORDER BY m.month LIMIT 1";
+        JOIN event_partitions p ON 'events_standard_' || p.first_seq = c.relname
+    WHERE i.inhparent = 'events_standard'::REGCLASS AND p.end_seq <= ",
+    behind!(),
+    " AND 'autovacuum_enabled=off' <> ALL (COALESCE(c.reloptions, '{}'))
+    ORDER BY p.first_seq LIMIT 1"
+);
 
-/// One step. `latest` is when the last event was taken in.
-pub(crate) async fn step(
-    connection: &mut PgConnection,
-    latest: UnixMillis,
-) -> Result<Tidied, Fault> {
+/// One step.
+pub(crate) async fn step(connection: &mut PgConnection) -> Result<Tidied, Fault> {
     let next = sqlx::query(NEXT).fetch_optional(&mut *connection).await?;
     let Some(next) = next else {
-        return look_ahead(connection, latest).await;
+        return look_behind(connection).await;
     };
     run(connection, next.try_get(0)?).await
 }
@@ -81,18 +88,12 @@ async fn run(connection: &mut PgConnection, statement: String) -> Result<Tidied,
     }
 }
 
-/// Gives up a month that holds nothing, or else leaves one alone that is past.
-async fn look_ahead(connection: &mut PgConnection, latest: UnixMillis) -> Result<Tidied, Fault> {
-    if latest < UnixMillis(0) {
-        // Nothing was taken in, or by a clock that says nothing about months.
-        return Ok(Tidied::Done);
-    }
-    let now = Month::of(latest).to_string();
-    let given_up = sqlx::query(GIVE_UP).bind(&now).execute(&mut *connection).await?;
-    if given_up.rows_affected() > 0 {
+/// Gives up a partition that holds nothing, or else leaves one alone.
+async fn look_behind(connection: &mut PgConnection) -> Result<Tidied, Fault> {
+    if sqlx::query(GIVE_UP).execute(&mut *connection).await?.rows_affected() > 0 {
         return Ok(Tidied::More);
     }
-    let Some(next) = sqlx::query(REST).bind(&now).fetch_optional(&mut *connection).await? else {
+    let Some(next) = sqlx::query(REST).fetch_optional(&mut *connection).await? else {
         return Ok(Tidied::Done);
     };
     Ok(match run(connection, next.try_get(0)?).await? {

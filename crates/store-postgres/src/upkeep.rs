@@ -62,7 +62,7 @@ const CURRENT: &str = concat!(
 
 const FORGETTABLE: &str = "SELECT d.event_id FROM event_dedupe d
     WHERE d.first_seen_at < $1 AND NOT EXISTS (
-        SELECT FROM events e WHERE e.seq = d.seq AND e.ingested_at = d.first_seen_at)
+        SELECT FROM events e WHERE e.seq = d.seq)
     ORDER BY d.first_seen_at LIMIT $2";
 const FORGETTABLE_TOMBSTONES: &str = "SELECT target_event_id, pubkey FROM deletion_tombstones
     WHERE recorded_at < $1 ORDER BY recorded_at LIMIT $2";

@@ -8,6 +8,7 @@
 
 mod bulk;
 mod events;
+mod held;
 mod index;
 mod keys;
 mod node;
@@ -21,8 +22,10 @@ use sqlx::postgres::PgConnection;
 
 use crate::error::Fault;
 use crate::numbers::BatchNumbers;
+use crate::partition::Partitions;
 use bulk::{Bulk, Columns, Sorted};
 use events::Events;
+use held::Held;
 use index::Index;
 
 /// What a decision was made by, and what must hold for anything to be written.
@@ -35,27 +38,35 @@ pub(crate) struct Premise<'a> {
     pub absent: Option<&'a ReadSet>,
 }
 
+/// Where things lie: what topics are called in rows, and which partitions there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    pub numbers: &'a BatchNumbers,
+    pub partitions: &'a Partitions,
+}
+
 /// Writes everything, if its premise holds. Outside of a transaction it is durable when it returns.
 pub(crate) async fn write(
     connection: &mut PgConnection,
-    numbers: &BatchNumbers,
+    places: Places<'_>,
     decision: &Decision,
     premise: Premise<'_>,
 ) -> Result<(), Fault> {
     let writes = &decision.writes;
+    let Places { numbers, partitions } = places;
     let mut events = Events::default();
     let mut index = Index::new(numbers);
-    let mut months = node::Months::default();
+    let mut held = Held::new(partitions);
     for change in &writes.records {
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
         events.change(before, after);
         index.change(before, after);
-        months.change(before, after);
+        held.change(before, after)?;
     }
     let mut bulk = Bulk::default();
     events.write(&mut bulk, numbers)?;
     index.write(&mut bulk);
-    months.write(&mut bulk);
+    held.write(&mut bulk);
     keys::dedupe(&mut bulk, &writes.dedupe);
     keys::versions(&mut bulk, &writes.versions);
     keys::tombstones(&mut bulk, &writes.tombstones);

@@ -13,7 +13,7 @@ mod memory;
 const SEQUENCES: u64 = 200;
 
 /// So few that most batches reach into another partition.
-const OUTBOX_PARTITION_ROWS: u32 = 64;
+const PARTITION_ROWS_MIN: u32 = 64;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_is_the_model() {
@@ -22,7 +22,7 @@ async fn postgres_is_the_model() {
     let report = differential::run(seed, 0..SEQUENCES, async |_| {
         let options = Options {
             fsync: Fsync::AnyForTests,
-            outbox_partition_rows: OUTBOX_PARTITION_ROWS,
+            partition_rows_min: PARTITION_ROWS_MIN,
             ..Options::STANDARD
         };
         let store = PostgresStore::open(&home.cluster.create_database(), options).await.unwrap();

@@ -85,14 +85,6 @@ impl Backend {
         }
     }
 
-    /// What a query says, on a server.
-    pub fn sql(&self, sql: &str) -> anyhow::Result<Option<String>> {
-        match &self.home {
-            Home::Directory(_) => Ok(None),
-            Home::Server { cluster, database } => cluster.sql(database, sql).map(Some),
-        }
-    }
-
     /// Bytes on disk.
     pub fn stored(&self) -> u64 {
         match &self.home {

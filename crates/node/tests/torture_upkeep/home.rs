@@ -86,7 +86,7 @@ impl Home {
                     fsync: Fsync::AnyForTests,
                     wakeup: Wakeup::PollOnly,
                     readers_max: 2,
-                    outbox_partition_rows: ROWS_PER_PARTITION,
+                    partition_rows_min: ROWS_PER_PARTITION,
                     ..kukuri_store_postgres::Options::STANDARD
                 };
                 let url = server.cluster.url(name);
@@ -137,7 +137,7 @@ impl Home {
                 Room {
                     bytes: number(sql(PARTITION_BYTES)),
                     beside: number(sql(OTHER_BYTES)),
-                    months: number(sql(MONTHS)),
+                    partitions: number(sql(PARTITIONS)),
                 }
             }
         }
@@ -152,15 +152,19 @@ pub struct Room {
     /// PostgreSQL: the tables that are vacuumed, whose room is used again.
     pub beside: u64,
     /// PostgreSQL: partitions of events.
-    pub months: u64,
+    pub partitions: u64,
 }
 
 impl fmt::Display for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes, beside, months } = self;
+        let Self { bytes, beside, partitions } = self;
         write!(f, "{} KiB", bytes / 1024)?;
-        if *months > 0 {
-            write!(f, " in partitions ({months} months), {} KiB beside them", beside / 1024)?;
+        if *partitions > 0 {
+            write!(
+                f,
+                " in partitions ({partitions} of events), {} KiB beside them",
+                beside / 1024
+            )?;
         }
         Ok(())
     }
@@ -171,8 +175,8 @@ const PARTITION_BYTES: &str = "SELECT COALESCE(sum(pg_total_relation_size(c.oid)
     WHERE c.relkind = 'r' AND c.relnamespace = 'cn_relay'::REGNAMESPACE";
 const OTHER_BYTES: &str = "SELECT COALESCE(sum(pg_total_relation_size(oid)), 0) FROM pg_class
     WHERE relkind = 'r' AND NOT relispartition AND relnamespace = 'cn_relay'::REGNAMESPACE";
-const MONTHS: &str = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relispartition
-    AND relname ~ '^events_[0-9]{4}_[0-9]{2}$'";
+const PARTITIONS: &str = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relispartition
+    AND relname ~ '^events_standard_[0-9]+$'";
 
 fn file_bytes(path: &Path) -> u64 {
     let connection = Connection::open(path.join(FILE)).expect("the file is there");

@@ -23,12 +23,17 @@ const BY_ID: &str = concat!(
     ", h.epoch, h.head FROM ",
     moment!("$2"),
     " LEFT JOIN (
-        event_dedupe d JOIN events e ON e.seq = d.seq AND e.ingested_at = d.first_seen_at
+        event_dedupe d JOIN events e ON e.seq = d.seq
     ) ON d.id = ANY($1) AND d.event_id = ANY($3) AND e.state = 1"
 );
 
-const BY_SEQ: &str =
-    concat!("SELECT ", record_columns!(), " FROM events e WHERE e.seq = ANY($1) AND e.state = 1");
+/// Each number is looked for in its own partition.
+const BY_SEQ: &str = concat!(
+    "SELECT ",
+    record_columns!(),
+    " FROM UNNEST($1) AS k (number) JOIN events e ON e.seq = k.number
+    WHERE e.state = 1 AND e.seq >= $2 AND e.seq <= $3"
+);
 
 /// The moment, and those of the events with these ids that match, with their JSON.
 pub(super) async fn by_id(
@@ -57,11 +62,10 @@ pub(super) async fn retain(
     scan: &mut Scan<'_>,
     new: &BTreeSet<Seq>,
 ) -> Result<(), Fault> {
-    if new.is_empty() {
-        return Ok(());
-    }
+    let (Some(least), Some(greatest)) = (new.first(), new.last()) else { return Ok(()) };
     let seqs: Vec<i64> = new.iter().map(|seq| seq.0).collect();
-    let found = sqlx::query(BY_SEQ).bind(seqs).fetch_all(&mut *connection).await?;
+    let found = sqlx::query(BY_SEQ).bind(seqs).bind(least.0).bind(greatest.0);
+    let found = found.fetch_all(&mut *connection).await?;
     let records = read_records(connection, numbers, &found, 0).await?;
     let good = records.iter().filter(|record| holds(scan.wanted, record));
     let good: BTreeSet<Seq> = good.map(|record| record.seq).collect();

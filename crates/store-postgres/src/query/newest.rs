@@ -14,7 +14,7 @@ use crate::error::Fault;
 use crate::{list, rows};
 
 /// Reads so many rows of the topic, and of those that meet the conditions no more than are wanted.
-/// `keep` and `ingested_at` name the partition of an event.
+/// `seq` and `keep` name the partition of an event.
 const NEWEST: &str = concat!(
     "WITH scanned AS MATERIALIZED (
         SELECT * FROM event_topics
@@ -32,7 +32,7 @@ const NEWEST: &str = concat!(
     moment!("$8"),
     " LEFT JOIN (
         found f LEFT JOIN events e
-            ON e.seq = f.seq AND e.keep = f.keep AND e.ingested_at = f.ingested_at
+            ON e.seq = f.seq AND e.keep = f.keep
     ) ON TRUE"
 );
 

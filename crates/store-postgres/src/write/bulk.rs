@@ -135,8 +135,8 @@ fn missing_rows(error: sqlx::Error, parts: &[Part]) -> Fault {
     let numbers = changed.split(',').map(|rows| rows.parse::<usize>().ok());
     let short = parts.iter().filter(|part| part.changed.is_some()).zip(numbers);
     let mut short = short.filter(|(part, changed)| part.changed != *changed);
-    if short.any(|(part, _)| super::node::counts_months(part.sql)) {
-        // The month was given up since partitions were counted.
+    if short.any(|(part, _)| super::held::counts(part.sql)) {
+        // The partition was dropped, and made again, since they were counted.
         return Fault::NoPartition;
     }
     let meant = parts.iter().filter_map(|part| Some((part.changed?, part.sql)));

@@ -16,15 +16,13 @@ const INSERT: &str =
         UNNEST($9::BYTEA[]), UNNEST($10::BYTEA[]), UNNEST($11::BYTEA[]), UNNEST($12::BYTEA[])";
 
 const UPDATE: &str = "UPDATE events e SET state = k.state, links = k.links
-    FROM (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::BIGINT[]) AS ingested_at,
-        UNNEST($3::SMALLINT[]) AS keep, UNNEST($4::SMALLINT[]) AS state,
-        UNNEST($5::BYTEA[]) AS links) AS k
-    WHERE e.seq = k.seq AND e.ingested_at = k.ingested_at AND e.keep = k.keep";
+    FROM (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::SMALLINT[]) AS keep,
+        UNNEST($3::SMALLINT[]) AS state, UNNEST($4::BYTEA[]) AS links) AS k
+    WHERE e.seq = k.seq AND e.keep = k.keep";
 
 const DELETE: &str = "DELETE FROM events e
-    USING (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::BIGINT[]) AS ingested_at,
-        UNNEST($3::SMALLINT[]) AS keep) AS k
-    WHERE e.seq = k.seq AND e.ingested_at = k.ingested_at AND e.keep = k.keep";
+    USING (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::SMALLINT[]) AS keep) AS k
+    WHERE e.seq = k.seq AND e.keep = k.keep";
 
 #[derive(Default)]
 pub(super) struct Events<'a> {
@@ -74,7 +72,6 @@ impl<'a> Events<'a> {
 fn keys<'b>(bulk: &'b mut Bulk, sql: &'static str, records: &[&Record]) -> Columns<'b> {
     bulk.change(sql, records.len())
         .bind(records.iter().map(|record| record.seq.0))
-        .bind(records.iter().map(|record| record.ingested_at.0))
         .bind(records.iter().map(|record| record.keep.code()))
 }
 

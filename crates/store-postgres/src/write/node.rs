@@ -1,11 +1,8 @@
-//! What there is one of: the state of the node, the feed's own row, and the counters of months.
+//! What there is one of: the state of the node, and the feed's own row.
 
-use std::collections::BTreeMap;
-
-use kukuri_core::{Change, Decision, Keep, NodeKey, NodeState, Record};
+use kukuri_core::{Change, Decision, NodeKey, NodeState};
 
 use super::{Bulk, Columns, Sorted};
-use crate::calendar::Month;
 
 const INSERT: &str = "INSERT INTO node_state (one, events, bytes, allowance, leases, past)
     SELECT TRUE, UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::TEXT[]), UNNEST($4::TEXT[]),
@@ -68,42 +65,5 @@ pub(super) fn feed(bulk: &mut Bulk, decision: &Decision) {
     if topics > 0 || decision.floor.is_some() {
         let floor = decision.floor.map_or(i64::MIN, |floor| floor.0);
         bulk.change(UPDATE_FEED, 1).bind([topics].into_iter()).bind([floor].into_iter());
-    }
-}
-
-const UPDATE_MONTH: &str = "UPDATE event_months
-    SET events = events + ($2::BIGINT[])[1] WHERE month = ($1::TEXT[])[1]";
-const UPDATE_MONTHS: &str = "UPDATE event_months m SET events = m.events + k.more
-    FROM (SELECT UNNEST($1::TEXT[]) AS month, UNNEST($2::BIGINT[]) AS more) AS k
-    WHERE m.month = k.month";
-
-/// Whether a part is one that changes the counters of months.
-pub(super) fn counts_months(sql: &str) -> bool {
-    sql == UPDATE_MONTH || sql == UPDATE_MONTHS
-}
-
-/// How many events of `keep` 0 come and go in each month.
-#[derive(Default)]
-pub(super) struct Months(BTreeMap<String, i64>);
-
-impl Months {
-    pub fn change(&mut self, before: Option<&Record>, after: Option<&Record>) {
-        self.count(before, -1);
-        self.count(after, 1);
-    }
-
-    fn count(&mut self, record: Option<&Record>, more: i64) {
-        if let Some(record) = record.filter(|record| record.keep == Keep::Standard) {
-            *self.0.entry(Month::of(record.ingested_at).to_string()).or_default() += more;
-        }
-    }
-
-    pub fn write(mut self, bulk: &mut Bulk) {
-        self.0.retain(|_, more| *more != 0);
-        // Hardly any batch has events of two months, and a join costs as much as several events.
-        let sql = if self.0.len() == 1 { UPDATE_MONTH } else { UPDATE_MONTHS };
-        bulk.change(sql, self.0.len())
-            .bind(self.0.keys().map(String::as_str))
-            .bind(self.0.values().copied());
     }
 }

@@ -24,7 +24,7 @@ use crate::rig::{
 use crate::schema::catalog;
 
 /// Partitions of the feed that fill within a test.
-const SMALL: Options = Options { outbox_partition_rows: 40, ..OPTIONS };
+const SMALL: Options = Options { partition_rows_min: 40, ..OPTIONS };
 
 async fn save(url: &str, to: &Path) -> Result<Manifest, BackupError> {
     timeout(LIMIT, back_up(url, to, UnixMillis(5), &Monitor::default())).await.unwrap()

@@ -77,6 +77,54 @@ async fn upgraded_is_fresh() {
     }
 }
 
+/// Version 6 as it was with events in it: in months, one of which was given up and not dropped yet.
+const BACK_TO_MONTHS: &str = "SET search_path = cn_relay;
+    ALTER TABLE events DETACH PARTITION events_standard;
+    ALTER TABLE events_standard RENAME TO events_by_number;
+    DROP INDEX events_longer_by_seq;
+    DROP INDEX events_standard_by_seq;
+    CREATE INDEX events_by_seq ON events (seq);
+    CREATE TABLE events_standard PARTITION OF events FOR VALUES IN (0)
+        PARTITION BY RANGE (ingested_at);
+    ALTER TABLE events_standard ALTER COLUMN body SET STORAGE EXTERNAL;
+    CREATE TABLE events_2023_11 PARTITION OF events_standard
+        FOR VALUES FROM (MINVALUE) TO ('1701388800000');
+    CREATE TABLE events_2023_12 PARTITION OF events_standard
+        FOR VALUES FROM ('1701388800000') TO (MAXVALUE);
+    CREATE TABLE events_2023_09 (LIKE events);
+    INSERT INTO events_standard SELECT * FROM events_by_number;
+    CREATE TABLE event_months (
+        month  TEXT COLLATE \"C\" NOT NULL PRIMARY KEY,
+        events BIGINT NOT NULL
+    ) WITH (fillfactor = 10);
+    DROP TABLE events_by_number;
+    DROP TABLE event_partitions;
+    DELETE FROM schema_version WHERE version = 7";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_in_months_become_events_by_number() {
+    let cluster = rig::cluster();
+    let (store, name) = rig::store(&cluster).await;
+    let events = rig::notes(1, 40);
+    let (early, late) = events.split_at(20);
+    rig::publish(&store, early).await.unwrap();
+    let month = kukuri_core::UnixMillis(1000 * rig::NOW.0 + 30 * 86_400_000);
+    rig::publish_at(&store, month, late).await.unwrap();
+    let before = kukuri_store::conformance::dump(&store).await;
+    store.close().await;
+    cluster.sql(&name, BACK_TO_MONTHS).unwrap();
+    let store = rig::open(&cluster.url(&name)).await;
+    assert_eq!(kukuri_store::conformance::dump(&store).await, before);
+    let counted = "SELECT first_seq, end_seq, events FROM cn_relay.event_partitions ORDER BY 1";
+    assert_eq!(cluster.sql(&name, counted).unwrap(), "1|41|40");
+    let months = "SELECT count(*) FROM pg_class WHERE relname ~ '^events_2023'";
+    assert_eq!(cluster.sql(&name, months).unwrap(), "0");
+    let outcomes = rig::publish(&store, &rig::notes(2, 3)).await.unwrap();
+    assert_eq!(outcomes, [const { kukuri_core::Outcome::Accepted }; 3]);
+    let filter = format!(r##"{{"#t":["{}"]}}"##, rig::topic());
+    assert_eq!(rig::found(&store, &filter).await.len(), 43);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_schema_is_refused() {
     let cluster = rig::cluster();

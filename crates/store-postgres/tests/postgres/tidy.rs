@@ -13,7 +13,7 @@ use crate::rig::{self, NOW, OPTIONS, apply, note, notes, publish, publish_at, st
 
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
-const SMALL: Options = Options { outbox_partition_rows: 8, ..OPTIONS };
+const SMALL: Options = Options { partition_rows_min: 8, ..OPTIONS };
 
 fn later(days: i64) -> UnixMillis {
     UnixMillis(UnixMillis::from(NOW).0 + days * DAY)
@@ -48,43 +48,40 @@ fn partitions(cluster: &Cluster, name: &str, pattern: &str) -> Vec<String> {
     cluster.sql(name, &sql).unwrap().lines().map(str::to_owned).collect()
 }
 
-const MONTHS: &str = "^events_[0-9]{4}_[0-9]{2}$";
+const EVENTS: &str = "^events_standard_[0-9]+$";
 
-/// What is stored holds together, and every month counts what it holds.
+/// What is stored holds together, and every partition counts what it holds.
 async fn sound(cluster: &Cluster, name: &str, store: &PostgresStore) {
     let floor = store.bounds().await.unwrap().floor;
     assert_eq!(audit(&dump(store).await, floor), Ok(()));
-    let wrong = "SELECT month FROM cn_relay.event_months m WHERE events <> (
+    let wrong = "SELECT first_seq FROM cn_relay.event_partitions p WHERE events <> (
         SELECT count(*) FROM cn_relay.events e WHERE e.keep = 0
-            AND e.tableoid = ('cn_relay.events_' || m.month)::REGCLASS)";
+            AND e.tableoid = ('cn_relay.events_standard_' || p.first_seq)::REGCLASS)";
     assert_eq!(cluster.sql(name, wrong).unwrap(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_month_is_dropped_when_its_last_event_has_left() {
+async fn a_partition_is_dropped_when_its_last_event_has_left() {
     let cluster = rig::cluster();
-    let (store, name) = store_with(&cluster, OPTIONS).await;
-    let old = notes(1, 30);
+    let (store, name) = store_with(&cluster, SMALL).await;
+    let old = notes(1, 8);
     publish(&store, &old).await.unwrap();
     publish_at(&store, later(70), &[note(2, 1)]).await.unwrap();
-    let before = partitions(&cluster, &name, MONTHS);
-    assert_eq!(before[0], "events_2023_11");
-    // The months between hold nothing, and never will.
-    assert!(tidy_all(&store).await > 0);
-    let kept = partitions(&cluster, &name, MONTHS);
-    assert!(kept.contains(&"events_2023_11".to_owned()), "it holds events: {kept:?}");
     purge(&store, &old[1..]).await;
-    assert_eq!(tidy_all(&store).await, 0, "one is left");
+    let before = partitions(&cluster, &name, EVENTS);
+    assert_eq!(before[..3], ["events_standard_1", "events_standard_9", "events_standard_17"]);
+    tidy_all(&store).await;
+    assert_eq!(partitions(&cluster, &name, EVENTS), before, "one event is left");
     purge(&store, &old[..1]).await;
     sound(&cluster, &name, &store).await;
     assert_eq!(tidy_all(&store).await, 3, "given up, detached, dropped");
-    let left = partitions(&cluster, &name, MONTHS);
-    assert!(!left.contains(&"events_2023_11".to_owned()), "{left:?}");
-    assert!(left.contains(&"events_2024_01".to_owned()), "{left:?}");
+    // That of 17 to 24 holds no event either, but there are numbers to come.
+    let left = partitions(&cluster, &name, EVENTS);
+    assert_eq!(left[..2], ["events_standard_9", "events_standard_17"]);
     sound(&cluster, &name, &store).await;
     let again = publish_at(&store, later(70), &old[..1]).await.unwrap();
     assert_eq!(again, [Outcome::Duplicate(Duplicate::NotKept)]);
-    // A clock that goes back finds a place all the same.
+    // A clock that goes back changes nothing.
     assert_eq!(publish(&store, &[note(3, 1)]).await.unwrap(), [Outcome::Accepted]);
     sound(&cluster, &name, &store).await;
 }
@@ -99,7 +96,7 @@ async fn rows_of_the_feed_are_dropped_below_the_floor() {
     apply(&store, later(0), vec![Act::Trim(Seq(20))]).await.unwrap();
     sound(&cluster, &name, &store).await;
     tidy_all(&store).await;
-    assert_eq!(outbox(), before[2..], "rows 1 to 16 are gone, those of 17 to 24 are not");
+    assert_eq!(outbox()[..3], before[2..], "rows 1 to 16 are gone, those of 17 to 24 are not");
     sound(&cluster, &name, &store).await;
     apply(&store, later(0), vec![Act::Trim(Seq(i64::MAX))]).await.unwrap();
     tidy_all(&store).await;
@@ -136,8 +133,8 @@ async fn tidying_goes_on_where_it_was_cut_off() {
         );
         tidy_all(&store).await;
         sound(&cluster, &name, &store).await;
-        let left = partitions(&cluster, &name, MONTHS);
-        assert!(!left.contains(&"events_2023_11".to_owned()), "after {steps}: {left:?}");
+        let left = partitions(&cluster, &name, EVENTS);
+        assert_eq!(left[0], "events_standard_25", "after {steps}: {left:?}");
     }
 }
 
@@ -150,8 +147,8 @@ async fn sound_mostly(store: &PostgresStore) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_in_the_way_is_waited_for_later() {
     let cluster = rig::cluster();
-    let (store, name) = store_with(&cluster, OPTIONS).await;
-    let old = notes(1, 5);
+    let (store, name) = store_with(&cluster, SMALL).await;
+    let old = notes(1, 8);
     publish(&store, &old).await.unwrap();
     publish_at(&store, later(20), &[note(2, 1)]).await.unwrap();
     purge(&store, &old).await;
@@ -165,12 +162,12 @@ async fn a_reader_in_the_way_is_waited_for_later() {
     sound_mostly(&store).await;
     raw_sql("COMMIT").execute(&mut reader).await.unwrap();
     tidy_all(&store).await;
-    let left = partitions(&cluster, &name, MONTHS);
-    assert!(!left.contains(&"events_2023_11".to_owned()), "{left:?}");
+    let left = partitions(&cluster, &name, EVENTS);
+    assert!(!left.contains(&"events_standard_1".to_owned()), "{left:?}");
     sound(&cluster, &name, &store).await;
 }
 
-/// How often the server's autovacuum has been at a table, of whichever month.
+/// How often the server's autovacuum has been at a table.
 fn vacuums(cluster: &Cluster, name: &str, table: &str) -> u64 {
     let sql = format!("SELECT autovacuum_count FROM pg_stat_user_tables WHERE relname = '{table}'");
     cluster.sql(name, &sql).unwrap().parse().unwrap()
@@ -181,10 +178,10 @@ async fn vacuumed(cluster: &Cluster, name: &str, table: &str, times: u64) {
     until(&what, || vacuums(cluster, name, table) >= times).await;
 }
 
-/// Dropping a month of a million events took a second: an autovacuum was at work on what had just left it, and
-/// gives way only to who has waited for so long. A month that is past is not vacuumed any more.
+/// Dropping a million events took a second: an autovacuum was at work on what had just left, and gives way only
+/// to who has waited for so long. What lies behind the head is not vacuumed any more.
 #[tokio::test(flavor = "multi_thread")]
-async fn autovacuum_leaves_months_alone_that_are_past() {
+async fn autovacuum_leaves_alone_what_lies_behind_the_head() {
     let mut settings = Settings::new(Durability::Fast);
     for (option, value) in [
         ("autovacuum_naptime", "1s"),
@@ -194,9 +191,9 @@ async fn autovacuum_leaves_months_alone_that_are_past() {
         settings.options.push((option.into(), value.into()));
     }
     let cluster = Cluster::start_with(&settings).unwrap();
-    let (store, name) = store_with(&cluster, OPTIONS).await;
-    let (past, now) = ("events_2023_11", "events_2024_01");
-    let old = notes(1, 30);
+    let (store, name) = store_with(&cluster, Options { partition_rows_min: 200, ..OPTIONS }).await;
+    let (past, now) = ("events_standard_1", "events_standard_201");
+    let old = notes(1, 200);
     publish(&store, &old).await.unwrap();
     let new = notes(2, 30);
     publish_at(&store, later(70), &new).await.unwrap();
@@ -213,31 +210,27 @@ async fn autovacuum_leaves_months_alone_that_are_past() {
     }
     assert_eq!(vacuums(&cluster, &name, past), before);
     purge(&store, &old[20..]).await;
-    assert_eq!(tidy_all(&store).await, 3, "given up, detached, dropped");
+    tidy_all(&store).await;
+    assert!(!partitions(&cluster, &name, EVENTS).contains(&past.to_owned()));
     sound(&cluster, &name, &store).await;
 }
 
-/// A clock was ahead, and is set right: the month that it made past is vacuumed again.
+/// Where events are still put, the space of those that leave is used again.
 #[tokio::test(flavor = "multi_thread")]
-async fn autovacuum_comes_back_to_a_month_that_is_not_past_after_all() {
+async fn what_the_head_has_not_passed_is_vacuumed() {
     let cluster = rig::cluster();
-    let (store, name) = store_with(&cluster, OPTIONS).await;
+    let (store, name) = store_with(&cluster, SMALL).await;
     let unvacuumed = || {
         let sql = "SELECT relname FROM pg_class WHERE relkind = 'r'
             AND reloptions @> '{autovacuum_enabled=off}' ORDER BY relname";
         cluster.sql(&name, sql).unwrap()
     };
-    publish(&store, &[note(1, 1)]).await.unwrap();
+    publish(&store, &notes(1, 7)).await.unwrap();
     tidy_all(&store).await;
     assert_eq!(unvacuumed(), "");
-    publish_at(&store, later(70), &[note(1, 2)]).await.unwrap();
+    publish_at(&store, later(-70), &[note(2, 1)]).await.unwrap();
     tidy_all(&store).await;
-    assert_eq!(unvacuumed(), "events_2023_11");
-    publish(&store, &[note(1, 3)]).await.unwrap();
-    store.close().await;
-    let store = PostgresStore::open(&cluster.url(&name), OPTIONS).await.unwrap();
-    tidy_all(&store).await;
-    assert_eq!(unvacuumed(), "");
+    assert_eq!(unvacuumed(), "events_standard_1");
 }
 
 /// The kinds that statements take for versions are those that the rules take for versions.
