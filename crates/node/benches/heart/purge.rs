@@ -19,6 +19,7 @@ use crate::NOW;
 use crate::backend::{Backend, Kind};
 use crate::commit::send;
 use crate::load::{PIECE_EVENTS, admit, admit_at};
+use space::GivenBack;
 
 /// When what is purged was taken in: it has aged.
 const AGED: UnixSeconds = UnixSeconds(NOW.0 - 40 * 86_400);
@@ -49,13 +50,11 @@ pub async fn measure(kind: Kind, bulk: &Bulk, purged: usize) -> anyhow::Result<(
     eprintln!("signing {events} events …");
     let fresh = admit(&Bulk { events, ..bulk.clone() }.lines());
     beside_ingest(&*backend.store, &lane, &fresh).await?;
-    announce(&backend, &lane, kind).await?;
-    let large = space::give_back(&backend).await?;
+    let large = announce(&backend, &lane, kind).await?;
     drop((lane, backend));
     if kind == Kind::Postgres {
         let (backend, lane) = filled(kind, bulk, purged / 10).await?;
-        announce(&backend, &lane, kind).await?;
-        let small = space::give_back(&backend).await?;
+        let small = announce(&backend, &lane, kind).await?;
         space::tell_drops(&small, &large);
     }
     Ok(())
@@ -154,7 +153,8 @@ async fn purge(
 
 /// The rest leaves as fast as it goes, with nothing beside it but what a running node does as well: the space
 /// that it leaves behind is given back meanwhile.
-async fn announce(backend: &Backend, lane: &Lane, kind: Kind) -> anyhow::Result<()> {
+async fn announce(backend: &Backend, lane: &Lane, kind: Kind) -> anyhow::Result<GivenBack> {
+    let mut given_back = GivenBack::new(backend);
     let (cpu, server_cpu, start) = (backend.cpu(), backend.server_cpu(), Instant::now());
     let left = AtomicU64::new(0);
     let mut tidying = interval(TIDY_INTERVAL);
@@ -163,10 +163,10 @@ async fn announce(backend: &Backend, lane: &Lane, kind: Kind) -> anyhow::Result<
     loop {
         tokio::select! {
             ended = &mut purge => break ended?,
-            _ = tidying.tick() => while backend.store.tidy().await? == Tidied::More {},
+            _ = tidying.tick() => given_back.more(backend).await?,
         }
     }
-    let left = left.into_inner() as f64;
+    let left = left.load(Ordering::Relaxed) as f64;
     let rate = left / start.elapsed().as_secs_f64();
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / left;
     let limit = match kind {
@@ -181,5 +181,7 @@ async fn announce(backend: &Backend, lane: &Lane, kind: Kind) -> anyhow::Result<
         micros(backend.cpu().saturating_sub(cpu)),
         micros(backend.server_cpu().saturating_sub(server_cpu)),
     );
-    Ok(())
+    given_back.more(backend).await?;
+    given_back.tell(backend);
+    Ok(given_back)
 }

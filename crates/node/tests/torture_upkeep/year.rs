@@ -36,7 +36,7 @@ const BURST_TOPIC: char = 'a';
 const BURST_OVER: u32 = BURST_DAY + 35;
 
 /// Partitions that hold events, the one that is being filled, two that are ready, and one that is being dropped.
-const PARTITIONS_MAX: u64 = 20;
+const PARTITIONS_MAX: u64 = 10;
 
 /// SQLite keeps so many free bytes in its file for what is written next.
 const FREE_BYTES_KEPT: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! What the space of purged events costs to give back, once all of them are announced as gone.
+//! What the space of purged events costs to give back, while a purge goes on and when it has ended.
 
 use std::time::{Duration, Instant};
 
@@ -7,53 +7,63 @@ use kukuri_store::Tidied;
 use super::verdict;
 use crate::backend::Backend;
 
-/// After ten times as many events it takes at most so many times as long.
+/// What a purge of ten times as many events leaves to be dropped at once takes at most so many times as long.
 const DROP_RATIO_MAX: f64 = 3.0;
 
-/// What giving back took, step by step.
-pub struct GivenBack(Vec<Duration>);
-
-pub async fn give_back(backend: &Backend) -> anyhow::Result<GivenBack> {
-    let (stored, cpu) = (backend.stored(), backend.cpu());
-    let mut steps = Vec::new();
-    loop {
-        let step = Instant::now();
-        let tidied = backend.store.tidy().await?;
-        let took = step.elapsed();
-        match tidied {
-            Tidied::More => steps.push(took),
-            Tidied::Done => break,
-            Tidied::Blocked(why) => anyhow::bail!("nobody else is here, but: {why}"),
-        }
-    }
-    println!(
-        "space: {:.0} MB before and {:.0} MB after {} steps in {:.0} ms, {:.1} ms the longest; {:.0} ms of CPU",
-        stored as f64 / 1e6,
-        backend.stored() as f64 / 1e6,
-        steps.len(),
-        millis(steps.iter().sum()),
-        millis(steps.iter().max().copied().unwrap_or_default()),
-        millis(backend.cpu().saturating_sub(cpu)),
-    );
-    Ok(GivenBack(steps))
+/// What giving back took, each time.
+pub struct GivenBack {
+    stored: u64,
+    times: Vec<Duration>,
+    steps: Vec<Duration>,
 }
 
-/// Compares what is left to drop when a purge has ended with the same of one of a tenth as many events. Most of it
-/// was dropped while the purge went on: no partition is large, however many events there are.
+impl GivenBack {
+    pub fn new(backend: &Backend) -> Self {
+        Self { stored: backend.stored(), times: Vec::new(), steps: Vec::new() }
+    }
+
+    /// Gives back all that there is now.
+    pub async fn more(&mut self, backend: &Backend) -> anyhow::Result<()> {
+        let before = self.steps.len();
+        loop {
+            let step = Instant::now();
+            match backend.store.tidy().await? {
+                Tidied::More => self.steps.push(step.elapsed()),
+                Tidied::Done => break,
+                Tidied::Blocked(why) => anyhow::bail!("nobody else is here, but: {why}"),
+            }
+        }
+        let new = &self.steps[before..];
+        self.times.extend((!new.is_empty()).then(|| new.iter().sum::<Duration>()));
+        Ok(())
+    }
+
+    pub fn tell(&self, backend: &Backend) {
+        println!(
+            "space: {:.0} MB before and {:.0} MB after it; given back {} times, {} steps in {:.0} ms, {:.1} ms the longest",
+            self.stored as f64 / 1e6,
+            backend.stored() as f64 / 1e6,
+            self.times.len(),
+            self.steps.len(),
+            millis(self.steps.iter().sum()),
+            millis(longest(&self.steps)),
+        );
+    }
+}
+
+/// Partitions are dropped while a purge goes on, and none is large, however many events there are: the most that
+/// has to be dropped at once is compared with the same of a purge of a tenth as many.
 pub fn tell_drops(small: &GivenBack, large: &GivenBack) {
-    let sum = |given: &GivenBack| millis(given.0.iter().sum());
-    let steps = |given: &GivenBack| {
-        given.0.iter().map(|step| format!("{:.0}", millis(*step))).collect::<Vec<_>>().join(" + ")
-    };
-    let ratio = sum(large) / sum(small);
+    let [small, large] = [small, large].map(|given| millis(longest(&given.times)));
+    let ratio = large / small;
     println!(
-        "dropping what a purge leaves behind: {:.0} ms ({}) after the smaller one, {:.0} ms ({}) after one of ten times as many events: {ratio:.2}× (at most {DROP_RATIO_MAX:.0}×: {})",
-        sum(small),
-        steps(small),
-        sum(large),
-        steps(large),
+        "dropping partitions: {small:.0} ms at once after the smaller purge, {large:.0} ms at most in one of ten times as many events: {ratio:.2}× (at most {DROP_RATIO_MAX:.0}×: {})",
         verdict(ratio <= DROP_RATIO_MAX),
     );
+}
+
+fn longest(times: &[Duration]) -> Duration {
+    times.iter().max().copied().unwrap_or_default()
 }
 
 fn millis(time: Duration) -> f64 {
