@@ -1,5 +1,6 @@
 //! A node's store and lane with gossip around them, and strangers that keep to no rules.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -184,6 +185,12 @@ pub fn topic(digit: char) -> TopicId {
     TopicId::parse(&format!("kukuri:{}", digit.to_string().repeat(64))).unwrap()
 }
 
+/// One of 65 536.
+pub fn numbered(nth: u16) -> TopicId {
+    let bytes = [nth.to_be_bytes(); 16].concat();
+    TopicId::parse(&format!("kukuri:{}", hex::encode(bytes))).unwrap()
+}
+
 /// A client's note on these topics.
 pub fn note(topics: &[TopicId], content: &str) -> Admitted {
     Author::numbered(1).admit(&draft(topics, content), World::NOW)
@@ -238,13 +245,30 @@ impl Stranger {
     }
 
     pub async fn dial(&self, node: &Node) -> Result<(), String> {
-        let hint = node.hint();
-        let at = hint.addresses[0].to_string().parse().unwrap();
-        let address = EndpointAddr::from_parts(hint.id, [TransportAddr::Ip(at)]);
-        let connection = self.endpoint.connect(address, iroh_gossip::ALPN).await;
+        let connection = self.endpoint.connect(address(node), iroh_gossip::ALPN).await;
         let connection = connection.map_err(|error| error.to_string())?;
         self.gossip.handle_connection(connection).await.map_err(|error| error.to_string())
     }
+}
+
+/// An endpoint without the library, at an address of its own on loopback.
+pub async fn bare(address: [u8; 4]) -> Endpoint {
+    Endpoint::builder(presets::Minimal)
+        .relay_mode(RelayMode::Disabled)
+        .portmapper_config(PortmapperConfig::Disabled)
+        .clear_ip_transports()
+        .bind_addr(SocketAddr::from((address, 0)))
+        .unwrap()
+        .bind()
+        .await
+        .unwrap()
+}
+
+/// Where a node is.
+pub fn address(node: &Node) -> EndpointAddr {
+    let hint = node.hint();
+    let at = hint.addresses[0].to_string().parse().unwrap();
+    EndpointAddr::from_parts(hint.id, [TransportAddr::Ip(at)])
 }
 
 pub async fn say(sender: &GossipSender, text: impl Into<Vec<u8>>) {

@@ -11,14 +11,10 @@ use kukuri_store::Model;
 use kukuri_testkit::condition::wait_for_async;
 use kukuri_testkit::port::lasting_port;
 
-use crate::rig::{LIMIT, Node, note, topic};
+use crate::rig::{LIMIT, Node, note, numbered, topic};
 
 /// Five times the two seconds that it may take.
 const JOINED_WITHIN: Duration = Duration::from_secs(10);
-
-fn numbered(nth: u8) -> TopicId {
-    TopicId::parse(&format!("kukuri:{}", hex::encode([nth; 32]))).unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_is_joined_when_it_is_carried_and_left_when_it_is_not() {
