@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kukuri_core::Limits;
 use kukuri_core::rate::Allowance;
 use kukuri_gossip::Rates;
 use kukuri_store::Model;
@@ -182,6 +183,32 @@ async fn no_size_silences_a_link() {
     one.publish(&last).await;
     two.until_holds(&last).await;
     assert_eq!(two.stats().mutes, 0);
+}
+
+/// A node whose operator wants small events only muted neighbours for larger ones, which every other node takes: they
+/// cannot know.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_less_than_others_blames_nobody_for_it() {
+    let t = [topic('a')];
+    let one = Node::start(&t, &[]).await;
+    let (limits, peer) = (Limits { event_bytes_max: 4096, ..Limits::STANDARD }, one.hint());
+    let store = Arc::new(Model::default());
+    let two = Node::limited(store, &t, limits, |config| config.peers = vec![peer]).await;
+    one.until_joined(&t[0], 1).await;
+    two.until_joined(&t[0], 1).await;
+    let empty = note(&t, "").body().json().len();
+    // Many more than are borne of what is too large for everyone; the largest that anyone takes among them.
+    for nth in 0..32 {
+        let bytes = if nth % 2 == 0 { 8 * 1024 } else { 64 * 1024 };
+        let text = format!("{nth:02}");
+        one.publish(&note(&t, &(text + &"x".repeat(bytes - empty - 2)))).await;
+    }
+    two.until_stats("all that are too large here", |stats| stats.oversized == 32).await;
+    assert_eq!(two.stats().mutes, 0);
+    let small = note(&t, "small");
+    one.publish(&small).await;
+    two.until_holds(&small).await;
+    assert_eq!(two.neighbours(&t[0]), 1);
 }
 
 /// Nobody is blamed for what nobody can read, and the log has one line of it.

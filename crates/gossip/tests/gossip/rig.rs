@@ -80,6 +80,16 @@ impl Node {
         topics: &[TopicId],
         change: impl FnOnce(&mut GossipConfig),
     ) -> Self {
+        Self::limited(store, topics, Limits::STANDARD, change).await
+    }
+
+    /// One whose operator has chosen other limits of events.
+    pub async fn limited(
+        store: Arc<dyn Store>,
+        topics: &[TopicId],
+        limits: Limits,
+        change: impl FnOnce(&mut GossipConfig),
+    ) -> Self {
         let home = TempDir::new().unwrap();
         let mut config = GossipConfig {
             directory: home.path().to_owned(),
@@ -102,7 +112,7 @@ impl Node {
             store: Arc::clone(&store),
             lane: Arc::clone(&lane),
             clock: Arc::new(World::now),
-            limits: Limits::STANDARD,
+            limits,
             topicless: Topicless::Reject,
             memory: Arc::new(Forgetful),
             listener: Arc::clone(&told) as Arc<dyn Listener>,
@@ -168,6 +178,13 @@ impl Node {
         let topics = self.gossip.status().topics;
         let found = topics.iter().find(|status| status.topic_id == topic.as_str());
         found.map_or(0, |status| status.neighbours.len())
+    }
+
+    /// How often a topic's swarm has asked in vain.
+    pub fn tries(&self, topic: &TopicId) -> u32 {
+        let topics = self.gossip.status().topics;
+        let found = topics.iter().find(|status| status.topic_id == topic.as_str());
+        found.map_or(0, |status| status.tries)
     }
 
     /// Until it has so many neighbours in a topic's swarm.

@@ -1,5 +1,7 @@
 //! Streams that strangers open: few for those who only take room, enough for those who carry topics.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,9 +11,14 @@ use kukuri_core::TopicId;
 use kukuri_gossip::message::WRAPPING_BYTES_MAX;
 use kukuri_gossip::outgoing::EVENT_BYTES_MAX;
 use kukuri_gossip::streams::{
-    NETWORK_LINKS_MAX, NODE_LINKS_MAX, SPARE_NETWORK_MAX, STREAMS_START, WINDOW_BYTES,
+    NETWORK_LINKS_MAX, NODE_LINKS_MAX, SPARE_NETWORK_MAX, STRANGER_LINKS_MAX, STREAMS_START,
+    WINDOW_BYTES,
 };
+use kukuri_gossip::{NodeKey, PeerHint};
+use kukuri_store::Model;
 use kukuri_testkit::condition::wait_for_async;
+use kukuri_testkit::port::lasting_port;
+use tempfile::TempDir;
 use tokio::time::timeout;
 
 use crate::rig::{LIMIT, Node, address, bare, note, numbered};
@@ -95,6 +102,41 @@ async fn who_announces_and_sends_nothing_is_given_few_streams() {
     let more: usize = others.iter().map(Vec::len).sum();
     let returned = SPARE_NETWORK_MAX as usize / 2..=SPARE_NETWORK_MAX as usize;
     assert!(returned.contains(&more), "{more} streams again");
+}
+
+/// Strangers that take all the room there is for them take none of a peer that the operator has named, even at an
+/// address of which no stranger is let in any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_take_no_room_of_a_named_peer() {
+    let t = [numbered(1)];
+    let (home, port) = (TempDir::new().unwrap(), lasting_port().unwrap());
+    let key = NodeKey::in_directory(home.path()).unwrap();
+    let crowded = SocketAddr::from(([127, 0, 0, 2], port));
+    let hint: PeerHint = format!("{}@{crowded}", key.id()).parse().unwrap();
+    let store = || Arc::new(Model::default());
+    // With a neighbour it closes no connections by itself.
+    let neighbour = Node::start(&t, &[]).await;
+    let peers = vec![hint, neighbour.hint()];
+    let node = Node::with(store(), &t, |config| config.peers = peers).await;
+    node.until_joined(&t[0], 1).await;
+    let mut strangers = Vec::new();
+    for nth in 0..=STRANGER_LINKS_MAX {
+        let network = u8::try_from(2 + nth / NETWORK_LINKS_MAX).unwrap();
+        strangers.push(bare([127, 0, 0, network]).await);
+    }
+    let connections = all_but_one(&strangers, &node).await;
+    assert_eq!(connections.len(), STRANGER_LINKS_MAX);
+    let late = Node::with(store(), &t, |config| {
+        config.listen = crowded;
+        std::fs::copy(home.path().join("key"), config.directory.join("key")).unwrap();
+    })
+    .await;
+    late.until_joined(&t[0], 1).await;
+    node.until_joined(&t[0], 2).await;
+    assert!(connections.iter().all(|connection| connection.close_reason().is_none()));
+    let event = note(&t, "heard");
+    late.publish(&event).await;
+    node.until_holds(&event).await;
 }
 
 /// QUIC keeps what comes until it is read, and by itself a megabyte for every stream. The library reads no stream while

@@ -16,6 +16,9 @@ use crate::rig::{LIMIT, Node, note, numbered, topic};
 /// Five times the two seconds that it may take.
 const JOINED_WITHIN: Duration = Duration::from_secs(10);
 
+/// Tries after which a swarm asks for new connections, and not only to be let in.
+const IN_VAIN: u32 = 4;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_is_joined_when_it_is_carried_and_left_when_it_is_not() {
     let (a, b) = (topic('a'), topic('b'));
@@ -107,6 +110,30 @@ async fn a_peer_that_comes_late_or_comes_back_is_found() {
         let alone = async || (node.neighbours(&t[0]) == 0).then_some(());
         wait_for_async("it is alone", LIMIT, alone).await.unwrap();
     }
+}
+
+/// Every topic that stays alone had all connections closed that led nowhere, each time that it had asked in vain: with
+/// many topics, a connection never lived long enough to lead anywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_topics_are_alone_connections_are_made_anew_once_in_a_while() {
+    let [a, b, c] = ['a', 'b', 'c'].map(topic);
+    let peer = Node::start(&[topic('f')], &[]).await;
+    let node = Node::start(std::slice::from_ref(&a), &[&peer]).await;
+    // One after the other, so that each asks for it at another moment, when there is a connection again.
+    for (before, next) in [(&a, &b), (&b, &c)] {
+        let tried = async || (node.tries(before) >= 2).then_some(());
+        wait_for_async("a try in vain", LIMIT, tried).await.unwrap();
+        node.carry(next, true).await;
+    }
+    let in_vain = async || [&a, &b, &c].iter().all(|t| node.tries(t) > IN_VAIN).then_some(());
+    wait_for_async("all have asked for new connections", LIMIT, in_vain).await.unwrap();
+    node.until_stats("a second dial", |stats| stats.dials == 2).await;
+    let connected = async || (node.gossip.status().connected.len() == 1).then_some(());
+    wait_for_async("the connection is there", LIMIT, connected).await.unwrap();
+    assert_eq!((node.stats().dials, node.stats().dials_failed), (2, 0));
+    // What is made anew leads somewhere: the peer carries one of them now.
+    peer.carry(&c, true).await;
+    node.until_joined(&c, 1).await;
 }
 
 /// A node that was told of nobody remembers who has come to it, and finds them again by itself.
