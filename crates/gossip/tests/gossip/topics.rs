@@ -31,7 +31,7 @@ async fn a_topic_is_joined_when_it_is_carried_and_left_when_it_is_not() {
 
 async fn follows_its_topics(one: Arc<dyn Store>, two: Arc<dyn Store>) {
     let (a, others) = (topic('a'), ['b', 'c', 'd'].map(topic));
-    let one = Node::over(one, &[&[a.clone()], &others[..]].concat(), &[]).await;
+    let one = Node::over(one, &[std::slice::from_ref(&a), &others[..]].concat(), &[]).await;
     let two = Node::over(two, std::slice::from_ref(&a), &[&one]).await;
     two.until_joined(&a, 1).await;
     let mut took = Vec::new();
