@@ -47,6 +47,7 @@ pub(crate) struct Dialler {
     named: BTreeMap<EndpointId, PeerHint>,
     book: Mutex<Book>,
     tries: Mutex<BTreeMap<EndpointId, Try>>,
+    dialled: Mutex<BTreeSet<EndpointId>>,
     reached: broadcast::Sender<EndpointId>,
     /// Swarms that are alone: remembered neighbours are asked for them.
     alone: AtomicUsize,
@@ -94,6 +95,7 @@ impl Dialler {
             named,
             book: Mutex::new(book),
             tries: Mutex::default(),
+            dialled: Mutex::default(),
             reached: broadcast::Sender::new(REACHED_WAITING_MAX),
             alone: AtomicUsize::new(0),
             nudge: Notify::new(),
@@ -105,9 +107,13 @@ impl Dialler {
         self.reached.subscribe()
     }
 
-    /// Those that can be asked to let us into a swarm.
+    /// Those that can be asked to let us into a swarm. Not those whose connection the library was not given yet: it
+    /// would make one of its own, and two of them take twice the streams.
     pub fn connected(&self) -> Vec<EndpointId> {
-        self.door.connected()
+        let mut connected = self.door.connected();
+        let dialled = lock(&self.dialled);
+        connected.retain(|peer| !dialled.contains(peer));
+        connected
     }
 
     pub fn is_named(&self, peer: &EndpointId) -> bool {
@@ -148,26 +154,20 @@ impl Dialler {
     /// Never ends by itself.
     pub async fn run(self: Arc<Self>) {
         let mut dials = JoinSet::new();
-        let mut dialled = BTreeSet::new();
         loop {
-            for peer in self.due(&dialled) {
-                if dials.len() < DIALS_MAX && dialled.insert(peer.id) {
+            for peer in self.due() {
+                if dials.len() < DIALS_MAX && lock(&self.dialled).insert(peer.id) {
                     let dialler = Arc::clone(&self);
-                    dials.spawn(async move {
-                        let id = peer.id;
-                        dialler.dial(peer).await;
-                        id
-                    });
+                    dials.spawn(async move { dialler.dial(peer).await });
                 }
             }
             tokio::select! {
                 () = sleep(LOOK_INTERVAL) => self.save(),
                 () = self.nudge.notified() => {}
-                Some(done) = dials.join_next(), if !dials.is_empty() => match done {
-                    Ok(id) => drop(dialled.remove(&id)),
-                    // Whose dial it was is not known any more; all may be dialled again.
-                    Err(_) => dialled.clear(),
-                },
+                Some(done) = dials.join_next(), if !dials.is_empty() => {
+                    // Whose dial it was that has panicked is not known any more; all may be dialled again.
+                    done.unwrap_or_else(|_| lock(&self.dialled).clear());
+                }
             }
         }
     }
@@ -179,7 +179,7 @@ impl Dialler {
     }
 
     /// Those to dial now: named peers always, remembered ones while a swarm is alone.
-    fn due(&self, dialled: &BTreeSet<EndpointId>) -> Vec<PeerHint> {
+    fn due(&self) -> Vec<PeerHint> {
         let now = (self.clock)();
         let mut peers: Vec<PeerHint> = self.named.values().cloned().collect();
         if self.alone.load(Ordering::Relaxed) > 0 {
@@ -187,7 +187,7 @@ impl Dialler {
             let remembered = book.all().filter(|(id, _)| !self.is_named(id));
             peers.extend(remembered.map(|(id, met)| hint(*id, &met.addresses)));
         }
-        let tries = lock(&self.tries);
+        let (tries, dialled) = (lock(&self.tries), lock(&self.dialled));
         let waits = |id: &EndpointId| {
             tries
                 .get(id)
@@ -207,6 +207,7 @@ impl Dialler {
         add_one(&self.counters.dials);
         let id = peer.id;
         let done = timeout(DIAL_WAIT_MAX, self.connect(peer)).await;
+        lock(&self.dialled).remove(&id);
         let error = match done {
             Ok(Ok(())) => {
                 lock(&self.tries).remove(&id);

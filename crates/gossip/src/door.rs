@@ -6,29 +6,52 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use iroh::endpoint::{
     AfterHandshakeOutcome, BeforeConnectOutcome, Connection, EndpointHooks, WeakConnectionHandle,
 };
-use iroh::{EndpointAddr, EndpointId};
+use iroh::{EndpointAddr, EndpointId, TransportAddr};
 use kukuri_core::UnixMillis;
 use kukuri_store::Clock;
 
 use crate::conduct::{Conduct, Fault, Muted, Passage};
 use crate::config::GossipConfig;
 use crate::counters::{Counters, add_one};
+use crate::streams::{
+    Lent, NAMED_SPARE, NODE_LINKS_MAX, Network, Stock, WINDOW_BYTES, has_room, is_told,
+};
 
 /// Neighbours whose conduct is remembered.
 const REMEMBERED_MAX: usize = 4096;
-/// Nodes that are connected at once, and connections of each: both sides may dial at the same moment.
-/// The library makes room for a message as soon as it is told how long it will be, so they are few.
-const NODES_MAX: usize = 256;
-const LINKS_MAX: usize = 3;
+/// A stranger that says it is stuck is lent spare streams when it has been looked at so often without having
+/// earned any: who has just been let into a swarm needs none of them.
+const STUCK_LOOKS: u32 = 2;
+/// After so many looks at the latest a stranger is asked for a sign of life.
+const NUDGE_LOOKS: u32 = 20;
+/// And no more often than this after it has heard of more streams: who reads nothing is given a byte by each.
+const NUDGES_MAX: u32 = 1024;
 const CLOSE_CODE: u32 = 1;
 
 pub(crate) struct Door {
     conduct: Mutex<Conduct<EndpointId>>,
-    links: Mutex<HashMap<EndpointId, Vec<WeakConnectionHandle>>>,
+    links: Mutex<HashMap<EndpointId, Vec<Link>>>,
     /// Nodes that the operator has named: for them there is always room.
     named: BTreeSet<EndpointId>,
+    named_streams: u32,
     clock: Clock,
     counters: Arc<Counters>,
+}
+
+/// One connection, and what it was lent if it is a stranger's.
+struct Link {
+    handle: WeakConnectionHandle,
+    network: Network,
+    lent: Lent,
+    /// How many streams it has heard of.
+    told: u32,
+    /// How often it had said that it is stuck when it last heard of more, and looks since it has said so again.
+    stuck: u64,
+    looks: u32,
+    /// How much had come when it was last nudged, looks since then, and nudges since it last heard of more.
+    heard: u64,
+    quiet: u32,
+    nudges: u32,
 }
 
 impl Door {
@@ -36,7 +59,10 @@ impl Door {
         let conduct =
             Conduct::new(config.rates.each, config.rates.all, config.mute, REMEMBERED_MAX);
         let (links, named) = (Mutex::default(), config.peers.iter().map(|peer| peer.id).collect());
-        Arc::new(Self { conduct: Mutex::new(conduct), links, named, clock, counters })
+        let topics = u32::try_from(config.topics_max).unwrap_or(u32::MAX);
+        let named_streams = topics.saturating_add(NAMED_SPARE);
+        let conduct = Mutex::new(conduct);
+        Arc::new(Self { conduct, links, named, named_streams, clock, counters })
     }
 
     pub fn pass(&self, who: &EndpointId, hops: impl FnOnce() -> u16) -> Passage {
@@ -68,7 +94,7 @@ impl Door {
 
     pub fn cut(&self, who: &EndpointId, why: &[u8]) {
         let links = lock(&self.links).remove(who).unwrap_or_default();
-        for link in links.iter().filter_map(WeakConnectionHandle::upgrade) {
+        for link in links.iter().filter_map(|link| link.handle.upgrade()) {
             link.close(CLOSE_CODE.into(), why);
         }
     }
@@ -93,25 +119,103 @@ impl Door {
 
     /// Takes note of a connection, unless there are too many.
     fn enter(&self, connection: &Connection) -> bool {
-        let who = connection.remote_id();
+        let (who, network) = (connection.remote_id(), network(connection));
         let mut links = lock(&self.links);
-        links.retain(|_, links| {
-            links.retain(is_open);
-            !links.is_empty()
-        });
-        let strangers = links.keys().filter(|id| !self.named.contains(*id)).count();
-        let room = strangers < NODES_MAX || links.contains_key(&who) || self.named.contains(&who);
-        let own = links.get(&who).map_or(0, Vec::len);
-        let enters = room && own < LINKS_MAX;
+        drop_closed(&mut links);
+        let enters = if self.named.contains(&who) {
+            links.get(&who).map_or(0, Vec::len) < NODE_LINKS_MAX
+        } else {
+            let strangers = links.iter().filter(|(id, _)| !self.named.contains(*id));
+            let strangers =
+                strangers.flat_map(|(id, links)| links.iter().map(|l| (*id, l.network)));
+            has_room(&strangers.collect::<Vec<_>>(), &who, network)
+        };
         if enters {
-            links.entry(who).or_default().push(connection.weak_handle());
+            if self.named.contains(&who) {
+                connection.set_max_concurrent_uni_streams(self.named_streams.into());
+            }
+            let handle = connection.weak_handle();
+            links.entry(who).or_default().push(Link::new(handle, network));
         }
         enters
     }
+
+    pub fn has_strangers(&self) -> bool {
+        lock(&self.links).keys().any(|who| !self.named.contains(who))
+    }
+
+    /// Lends strangers the streams that they need, as far as there are some; `swarms` says in how many each is our
+    /// neighbour, of so many `topics`.
+    pub fn lend(&self, swarms: &HashMap<EndpointId, usize>, topics: usize) {
+        let mut links = lock(&self.links);
+        drop_closed(&mut links);
+        let strangers = links.iter_mut().filter(|(who, _)| !self.named.contains(*who));
+        let mut strangers: Vec<(EndpointId, &mut Link)> =
+            strangers.flat_map(|(who, links)| links.iter_mut().map(|link| (*who, link))).collect();
+        let lent = strangers.iter().map(|(_, link)| (link.network, link.lent));
+        let mut stock = Stock::new(topics, lent.collect::<Vec<_>>());
+        for (who, link) in &mut strangers {
+            link.lend(&mut stock, swarms.get(who).copied().unwrap_or(0));
+        }
+    }
 }
 
-fn is_open(link: &WeakConnectionHandle) -> bool {
-    link.upgrade().is_some_and(|connection| connection.close_reason().is_none())
+impl Link {
+    fn new(handle: WeakConnectionHandle, network: Network) -> Self {
+        let lent = Lent::default();
+        let told = lent.streams();
+        Self { handle, network, lent, told, stuck: 0, looks: 0, heard: 0, quiet: 0, nudges: 0 }
+    }
+
+    fn lend(&mut self, stock: &mut Stock, swarms: usize) {
+        let Some(connection) = self.handle.upgrade() else { return };
+        let came = connection.stats().frame_rx;
+        let stuck = came.streams_blocked_uni;
+        self.looks = if stuck > self.stuck { self.looks + 1 } else { 0 };
+        let lent = stock.lend_earned(&mut self.lent, swarms)
+            || (self.looks >= STUCK_LOOKS && stock.lend_spare(self.network, &mut self.lent));
+        if lent {
+            connection.set_max_concurrent_uni_streams(self.lent.streams().into());
+        }
+        if is_told(self.told, self.lent.streams()) {
+            (self.told, self.stuck) = (self.lent.streams(), stuck);
+            (self.looks, self.nudges) = (0, 0);
+        }
+        self.nudge(&connection, came.stream);
+    }
+
+    /// Who is stuck says so with the next packet that it has a reason to send, which may be seconds away, and all of its
+    /// swarms wait until then. A window that is opened by a byte, and closed by it again, has to be acknowledged.
+    fn nudge(&mut self, connection: &Connection, heard: u64) {
+        self.quiet += 1;
+        let due = heard > self.heard || self.quiet >= NUDGE_LOOKS;
+        if due && self.nudges < NUDGES_MAX {
+            (self.heard, self.quiet, self.nudges) = (heard, 0, self.nudges + 1);
+            connection.set_receive_window((WINDOW_BYTES + 1).into());
+            connection.set_receive_window(WINDOW_BYTES.into());
+        }
+    }
+}
+
+/// Where a connection comes from. It may move later; what it was lent stays with where it began.
+fn network(connection: &Connection) -> Network {
+    let paths = connection.paths();
+    let address = paths.iter().find_map(|path| match path.remote_addr() {
+        TransportAddr::Ip(address) => Some(address.ip()),
+        _ => None,
+    });
+    Network::of(address)
+}
+
+fn drop_closed(links: &mut HashMap<EndpointId, Vec<Link>>) {
+    links.retain(|_, links| {
+        links.retain(is_open);
+        !links.is_empty()
+    });
+}
+
+fn is_open(link: &Link) -> bool {
+    link.handle.upgrade().is_some_and(|connection| connection.close_reason().is_none())
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

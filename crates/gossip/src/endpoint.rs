@@ -17,6 +17,7 @@ use crate::config::{Discovery, GossipConfig};
 use crate::door::{Door, Hook};
 use crate::message::WRAPPING_BYTES_MAX;
 use crate::outgoing::EVENT_BYTES_MAX;
+use crate::streams::{STREAMS_START, WINDOW_BYTES};
 
 /// What the library may read and write at once: a little more than is ever sent, so that what is a little too
 /// large is noticed and blamed, and does not end a neighbour's stream. It makes room for so much as soon as a
@@ -25,9 +26,6 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = EVENT_BYTES_MAX + 4 * WRAPPING_BYTES
 /// How long the library keeps messages for neighbours that ask for them. It has no bound in bytes, so the
 /// time is short; round trips are shorter.
 const CACHE_TIME: Duration = Duration::from_secs(10);
-
-/// Streams of topics that a neighbour carries and we do not, or not any more.
-const STREAMS_SPARE: u32 = 1024;
 
 /// Why there is no endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -45,11 +43,17 @@ pub(crate) struct Bound {
     pub router: Router,
 }
 
-/// Every topic is a stream of its own in each direction, and the standard bound is 100: a library that waits for
-/// the next one waits with all swarms.
-fn transport(topics_max: usize) -> QuicTransportConfig {
-    let streams = u32::try_from(topics_max).unwrap_or(u32::MAX).saturating_add(STREAMS_SPARE);
-    QuicTransportConfig::builder().max_concurrent_uni_streams(streams.into()).build()
+/// Only what the library uses: a stream for each topic, in one direction. What nobody reads would wait here, so
+/// nothing else is taken. [`Door`] lends more streams than these.
+fn transport() -> QuicTransportConfig {
+    QuicTransportConfig::builder()
+        .max_concurrent_uni_streams(STREAMS_START.into())
+        .max_concurrent_bidi_streams(0_u32.into())
+        .datagram_receive_buffer_size(None)
+        .stream_receive_window(WINDOW_BYTES.into())
+        .receive_window(WINDOW_BYTES.into())
+        .send_window(WINDOW_BYTES.into())
+        .build()
 }
 
 pub(crate) async fn bind(
@@ -71,7 +75,7 @@ pub(crate) async fn bind(
         .bind_addr(address)
         .map_err(|error| wrong(error.to_string()))?
         .address_lookup(lookup.clone())
-        .transport_config(transport(config.topics_max))
+        .transport_config(transport())
         .hooks(Hook(Arc::clone(door)))
         .secret_key(key.secret());
     let builder = match config.discovery {

@@ -34,6 +34,8 @@ use crate::{GossipStats, GossipStatus, NeighbourStatus, NodeKey, PeerHint};
 
 /// How soon a topic that is carried, or no longer, is followed.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
+/// How often strangers are looked at that may need more streams: until then their swarms wait.
+const LEND_INTERVAL: Duration = Duration::from_millis(50);
 /// How often connections that lead nowhere are made anew, for all topics together.
 const RENEW_INTERVAL: Duration = Duration::from_secs(30);
 /// Events that may wait to be sent to one swarm.
@@ -200,6 +202,7 @@ impl Gossip {
         supervised(&mut tasks, &shared, follow_feed(Arc::clone(&shared), head));
         supervised(&mut tasks, &shared, follow_ephemerals(Arc::clone(&shared), ephemerals));
         supervised(&mut tasks, &shared, watch(Arc::clone(&shared)));
+        supervised(&mut tasks, &shared, lend_streams(Arc::clone(&shared)));
         supervised(&mut tasks, &shared, keep_swarms(Arc::clone(&shared), sender));
         Ok(Self { shared, router, tasks })
     }
@@ -276,6 +279,26 @@ fn supervised(
 async fn read(store: &dyn Store) -> Result<Carried, StoreError> {
     let topics = store.topics().await?.into_iter().filter(|(topic, _)| topic.enabled);
     Ok(Arc::new(topics.map(|(topic, _)| topic.topic_id).collect()))
+}
+
+/// Never ends by itself.
+async fn lend_streams(shared: Arc<Shared>) {
+    let mut ticks = interval(LEND_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if !shared.door.has_strangers() {
+            continue;
+        }
+        let mut swarms: HashMap<EndpointId, usize> = HashMap::new();
+        let topics = {
+            let outs = shared.outs();
+            let neighbours = outs.0.values().flat_map(|(_, live)| live.neighbours());
+            neighbours.for_each(|peer| *swarms.entry(peer).or_default() += 1);
+            outs.0.len()
+        };
+        shared.door.lend(&swarms, topics);
+    }
 }
 
 /// Is in the swarms of the carried topics, one task each; one that has ended by a panic is begun anew.

@@ -7,7 +7,7 @@
 //! feed ─from head on→ rows ─outgoing→ bodies ─size→ swarms of their topics
 //! ```
 //!
-//! What decides does no I/O: [`peer`], [`envelope`], [`message`], [`outgoing`], [`conduct`],
+//! What decides does no I/O: [`peer`], [`envelope`], [`message`], [`outgoing`], [`conduct`], [`streams`],
 //! [`supervision`] and [`wanted`]. Gossip is a hint that comes at once, and may be lost: history is the
 //! business of backfill, which is told of every gap by [`Listener`].
 
@@ -30,6 +30,7 @@ mod pace;
 pub mod peer;
 mod slow;
 mod status;
+pub mod streams;
 pub mod supervision;
 mod swarm;
 mod time;

@@ -36,6 +36,9 @@ pub struct TopicStatus {
     /// `joined`, `alone` or `waiting`.
     pub state: String,
     pub since: UnixMillis,
+    /// How often in a row it has asked in vain to be let in.
+    #[serde(default)]
+    pub tries: u32,
     pub neighbours: Vec<String>,
     pub received: u64,
     pub broadcasts: u64,

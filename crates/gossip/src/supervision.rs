@@ -88,6 +88,11 @@ impl<K: Ord + Copy> Supervision<K> {
         self.since
     }
 
+    /// Tries in a row that led to nothing.
+    pub fn tries(&self) -> u32 {
+        self.tries
+    }
+
     /// When a tick is due, if one is.
     pub fn wakes_at(&self) -> Option<UnixMillis> {
         match self.phase {

@@ -41,40 +41,50 @@ const IDLE: Duration = Duration::from_secs(60);
 /// What others can see of a swarm.
 pub(crate) struct Live {
     topic: TopicId,
-    seen: Mutex<(Phase<EndpointId>, UnixMillis)>,
+    seen: Mutex<Seen>,
     received: AtomicU64,
     broadcasts: AtomicU64,
 }
 
+struct Seen {
+    phase: Phase<EndpointId>,
+    since: UnixMillis,
+    tries: u32,
+}
+
 impl Live {
     pub fn new(topic: TopicId, now: UnixMillis) -> Arc<Self> {
-        let seen = Mutex::new((Phase::Waiting { until: now }, now));
+        let seen = Seen { phase: Phase::Waiting { until: now }, since: now, tries: 0 };
+        let seen = Mutex::new(seen);
         Arc::new(Self { topic, seen, received: AtomicU64::new(0), broadcasts: AtomicU64::new(0) })
     }
 
     pub fn is_joined(&self) -> bool {
-        matches!(lock(&self.seen).0, Phase::Joined { .. })
+        matches!(lock(&self.seen).phase, Phase::Joined { .. })
     }
 
     pub fn neighbours(&self) -> BTreeSet<EndpointId> {
-        match &lock(&self.seen).0 {
+        match &lock(&self.seen).phase {
             Phase::Joined { neighbours } => neighbours.clone(),
             Phase::Waiting { .. } | Phase::Alone { .. } => BTreeSet::new(),
         }
     }
 
     pub fn status(&self) -> TopicStatus {
-        let (phase, since) = lock(&self.seen).clone();
-        let (state, neighbours) = match phase {
-            Phase::Waiting { .. } => ("waiting", Default::default()),
-            Phase::Alone { .. } => ("alone", Default::default()),
-            Phase::Joined { neighbours } => ("joined", neighbours),
+        let seen = lock(&self.seen);
+        let (state, neighbours) = match &seen.phase {
+            Phase::Waiting { .. } => ("waiting", Vec::new()),
+            Phase::Alone { .. } => ("alone", Vec::new()),
+            Phase::Joined { neighbours } => {
+                ("joined", neighbours.iter().map(ToString::to_string).collect())
+            }
         };
         TopicStatus {
             topic_id: self.topic.to_string(),
             state: state.to_owned(),
-            since,
-            neighbours: neighbours.iter().map(ToString::to_string).collect(),
+            since: seen.since,
+            tries: seen.tries,
+            neighbours,
             received: self.received.load(Ordering::Relaxed),
             broadcasts: self.broadcasts.load(Ordering::Relaxed),
         }
@@ -271,7 +281,8 @@ impl Swarm {
             (_, Some(alone)) => Some(alone),
             (_, None) => Some(Alone::new(&self.shared().dialler)),
         };
-        *lock(&self.live.seen) = (phase, self.supervision.since());
+        let (since, tries) = (self.supervision.since(), self.supervision.tries());
+        *lock(&self.live.seen) = Seen { phase, since, tries };
     }
 }
 

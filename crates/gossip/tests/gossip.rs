@@ -11,5 +11,7 @@ mod hostile;
 mod rig;
 #[path = "gossip/spread.rs"]
 mod spread;
+#[path = "gossip/streams.rs"]
+mod streams;
 #[path = "gossip/topics.rs"]
 mod topics;

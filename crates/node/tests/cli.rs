@@ -184,6 +184,7 @@ stories! {
         a_node_that_was_killed_finds_its_peers_again
         a_node_that_has_purged_stays_so
         the_operator_sees_how_the_node_gossips
+        an_instance_that_cannot_begin_leaves_it_to_another
         a_node_carries_so_many_topics_and_not_one_more;
 }
 

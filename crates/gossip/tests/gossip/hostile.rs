@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kukuri_core::Limits;
 use kukuri_core::rate::Allowance;
 use kukuri_gossip::Rates;
-use kukuri_store::Model;
 use kukuri_store::conformance::signing::Author;
+use kukuri_store::{Model, Store};
 use kukuri_testkit::condition::wait_for_async;
 
-use crate::rig::{LIMIT, Node, Stranger, draft, note, say, topic};
+use crate::rig::{Homes, LIMIT, Node, Stranger, draft, note, say, topic};
 
 const RATES: Rates = Rates {
     each: Allowance { per_minute: 60, burst: 200 },
@@ -22,22 +23,35 @@ const RATES: Rates = Rates {
 const FLOOD: usize = 1500;
 const FLOOD_LOOKED_AT_MAX: u64 = 2 * (200 + 60);
 
-async fn strict(peers: &[&Node]) -> Node {
+async fn strict(store: Arc<dyn Store>, peers: &[&Node]) -> Node {
     let peers = peers.iter().map(|node| node.hint()).collect();
     let t = [topic('a')];
-    Node::with(Arc::new(Model::default()), &t, |config| {
+    Node::with(store, &t, |config| {
         config.rates = RATES;
         config.peers = peers;
     })
     .await
 }
 
+/// On stores of each sort.
+async fn flooded(flood: impl Fn(usize) -> Vec<u8>, messages_min: usize, messages_max: u64) {
+    let homes = Homes::new();
+    for [one, two, _] in homes.three_of_each().await {
+        flooded_over([one, two], &flood, messages_min, messages_max).await;
+    }
+}
+
 /// A stranger floods one of two nodes with what `flood` makes, until it is muted and longer. Meanwhile and afterwards the
 /// other node is served, and the stranger is cut off.
-async fn flooded(flood: impl Fn(usize) -> Vec<u8>, messages_min: usize, messages_max: u64) {
+async fn flooded_over(
+    [one, two]: [Arc<dyn Store>; 2],
+    flood: impl Fn(usize) -> Vec<u8>,
+    messages_min: usize,
+    messages_max: u64,
+) {
     let t = [topic('a')];
-    let honest = strict(&[]).await;
-    let node = strict(&[&honest]).await;
+    let honest = strict(one, &[]).await;
+    let node = strict(two, &[&honest]).await;
     node.until_joined(&t[0], 1).await;
     let stranger = Stranger::new().await;
     let (sender, _receiver) = stranger.join(&node, &t[0]).await;
@@ -154,9 +168,16 @@ async fn who_sends_events_of_other_topics_too_fast_is_muted() {
 /// The largest event goes through, and what is larger does not end the link on which it came.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_size_silences_a_link() {
+    let homes = Homes::new();
+    for [one, two, _] in homes.three_of_each().await {
+        no_size_silences(one, two).await;
+    }
+}
+
+async fn no_size_silences(one: Arc<dyn Store>, two: Arc<dyn Store>) {
     let t = [topic('a')];
-    let one = Node::start(&t, &[]).await;
-    let two = Node::start(&t, &[&one]).await;
+    let one = Node::over(one, &t, &[]).await;
+    let two = Node::over(two, &t, &[&one]).await;
     one.until_joined(&t[0], 1).await;
     two.until_joined(&t[0], 1).await;
     let stranger = Stranger::new().await;
@@ -182,6 +203,32 @@ async fn no_size_silences_a_link() {
     one.publish(&last).await;
     two.until_holds(&last).await;
     assert_eq!(two.stats().mutes, 0);
+}
+
+/// A node whose operator wants small events only muted neighbours for larger ones, which every other node takes: they
+/// cannot know.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_less_than_others_blames_nobody_for_it() {
+    let t = [topic('a')];
+    let one = Node::start(&t, &[]).await;
+    let (limits, peer) = (Limits { event_bytes_max: 4096, ..Limits::STANDARD }, one.hint());
+    let store = Arc::new(Model::default());
+    let two = Node::limited(store, &t, limits, |config| config.peers = vec![peer]).await;
+    one.until_joined(&t[0], 1).await;
+    two.until_joined(&t[0], 1).await;
+    let empty = note(&t, "").body().json().len();
+    // Many more than are borne of what is too large for everyone; the largest that anyone takes among them.
+    for nth in 0..32 {
+        let bytes = if nth % 2 == 0 { 8 * 1024 } else { 64 * 1024 };
+        let text = format!("{nth:02}");
+        one.publish(&note(&t, &(text + &"x".repeat(bytes - empty - 2)))).await;
+    }
+    two.until_stats("all that are too large here", |stats| stats.oversized == 32).await;
+    assert_eq!(two.stats().mutes, 0);
+    let small = note(&t, "small");
+    one.publish(&small).await;
+    two.until_holds(&small).await;
+    assert_eq!(two.neighbours(&t[0]), 1);
 }
 
 /// Nobody is blamed for what nobody can read, and the log has one line of it.

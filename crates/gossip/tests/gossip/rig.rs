@@ -1,5 +1,6 @@
 //! A node's store and lane with gossip around them, and strangers that keep to no rules.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -79,6 +80,16 @@ impl Node {
         topics: &[TopicId],
         change: impl FnOnce(&mut GossipConfig),
     ) -> Self {
+        Self::limited(store, topics, Limits::STANDARD, change).await
+    }
+
+    /// One whose operator has chosen other limits of events.
+    pub async fn limited(
+        store: Arc<dyn Store>,
+        topics: &[TopicId],
+        limits: Limits,
+        change: impl FnOnce(&mut GossipConfig),
+    ) -> Self {
         let home = TempDir::new().unwrap();
         let mut config = GossipConfig {
             directory: home.path().to_owned(),
@@ -101,7 +112,7 @@ impl Node {
             store: Arc::clone(&store),
             lane: Arc::clone(&lane),
             clock: Arc::new(World::now),
-            limits: Limits::STANDARD,
+            limits,
             topicless: Topicless::Reject,
             memory: Arc::new(Forgetful),
             listener: Arc::clone(&told) as Arc<dyn Listener>,
@@ -169,6 +180,13 @@ impl Node {
         found.map_or(0, |status| status.neighbours.len())
     }
 
+    /// How often a topic's swarm has asked in vain.
+    pub fn tries(&self, topic: &TopicId) -> u32 {
+        let topics = self.gossip.status().topics;
+        let found = topics.iter().find(|status| status.topic_id == topic.as_str());
+        found.map_or(0, |status| status.tries)
+    }
+
     /// Until it has so many neighbours in a topic's swarm.
     pub async fn until_joined(&self, topic: &TopicId, neighbours: usize) {
         let joined = async || (self.neighbours(topic) >= neighbours).then_some(());
@@ -182,6 +200,12 @@ impl Node {
 
 pub fn topic(digit: char) -> TopicId {
     TopicId::parse(&format!("kukuri:{}", digit.to_string().repeat(64))).unwrap()
+}
+
+/// One of 65 536.
+pub fn numbered(nth: u16) -> TopicId {
+    let bytes = [nth.to_be_bytes(); 16].concat();
+    TopicId::parse(&format!("kukuri:{}", hex::encode(bytes))).unwrap()
 }
 
 /// A client's note on these topics.
@@ -238,13 +262,30 @@ impl Stranger {
     }
 
     pub async fn dial(&self, node: &Node) -> Result<(), String> {
-        let hint = node.hint();
-        let at = hint.addresses[0].to_string().parse().unwrap();
-        let address = EndpointAddr::from_parts(hint.id, [TransportAddr::Ip(at)]);
-        let connection = self.endpoint.connect(address, iroh_gossip::ALPN).await;
+        let connection = self.endpoint.connect(address(node), iroh_gossip::ALPN).await;
         let connection = connection.map_err(|error| error.to_string())?;
         self.gossip.handle_connection(connection).await.map_err(|error| error.to_string())
     }
+}
+
+/// An endpoint without the library, at an address of its own on loopback.
+pub async fn bare(address: [u8; 4]) -> Endpoint {
+    Endpoint::builder(presets::Minimal)
+        .relay_mode(RelayMode::Disabled)
+        .portmapper_config(PortmapperConfig::Disabled)
+        .clear_ip_transports()
+        .bind_addr(SocketAddr::from((address, 0)))
+        .unwrap()
+        .bind()
+        .await
+        .unwrap()
+}
+
+/// Where a node is.
+pub fn address(node: &Node) -> EndpointAddr {
+    let hint = node.hint();
+    let at = hint.addresses[0].to_string().parse().unwrap();
+    EndpointAddr::from_parts(hint.id, [TransportAddr::Ip(at)])
 }
 
 pub async fn say(sender: &GossipSender, text: impl Into<Vec<u8>>) {

@@ -2,62 +2,91 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kukuri_core::TopicId;
 use kukuri_core::backfill::Why;
 use kukuri_gossip::{NodeKey, PeerHint};
-use kukuri_store::Model;
+use kukuri_store::{Model, Store};
 use kukuri_testkit::condition::wait_for_async;
 use kukuri_testkit::port::lasting_port;
 
-use crate::rig::{LIMIT, Node, note, topic};
+use crate::rig::{Homes, LIMIT, Node, note, numbered, topic};
 
-/// Five times the two seconds that it may take.
+/// How long it may take until a topic that is carried is received.
+const RECEIVING_WITHIN: Duration = Duration::from_secs(2);
+/// On a machine that does other things, too.
 const JOINED_WITHIN: Duration = Duration::from_secs(10);
 
-fn numbered(nth: u8) -> TopicId {
-    TopicId::parse(&format!("kukuri:{}", hex::encode([nth; 32]))).unwrap()
-}
+/// Tries after which a swarm asks for new connections, and not only to be let in.
+const IN_VAIN: u32 = 4;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_is_joined_when_it_is_carried_and_left_when_it_is_not() {
-    let (a, b) = (topic('a'), topic('b'));
-    let one = Node::start(&[a.clone(), b.clone()], &[]).await;
-    let two = Node::start(std::slice::from_ref(&a), &[&one]).await;
+    let homes = Homes::new();
+    for [one, two, _] in homes.three_of_each().await {
+        follows_its_topics(one, two).await;
+    }
+}
+
+async fn follows_its_topics(one: Arc<dyn Store>, two: Arc<dyn Store>) {
+    let (a, others) = (topic('a'), ['b', 'c', 'd'].map(topic));
+    let one = Node::over(one, &[std::slice::from_ref(&a), &others[..]].concat(), &[]).await;
+    let two = Node::over(two, std::slice::from_ref(&a), &[&one]).await;
     two.until_joined(&a, 1).await;
-    assert_eq!(one.neighbours(&b), 0);
-    let event = note(std::slice::from_ref(&b), "too early");
-    one.publish(&event).await;
-    two.carry(&b, true).await;
-    let joined = async || (two.neighbours(&b) == 1 && one.neighbours(&b) == 1).then_some(());
-    wait_for_async("it has joined", JOINED_WITHIN, joined).await.unwrap();
-    let event = note(std::slice::from_ref(&b), "in time");
-    one.publish(&event).await;
-    two.until_holds(&event).await;
-    two.carry(&b, false).await;
-    let left = async || (one.neighbours(&b) == 0).then_some(());
+    let mut took = Vec::new();
+    for b in &others {
+        assert_eq!(one.neighbours(b), 0);
+        one.publish(&note(std::slice::from_ref(b), "too early")).await;
+        let start = Instant::now();
+        two.carry(b, true).await;
+        let joined = async || (two.neighbours(b) == 1 && one.neighbours(b) == 1).then_some(());
+        wait_for_async("it has joined", JOINED_WITHIN, joined).await.unwrap();
+        let event = note(std::slice::from_ref(b), "in time");
+        one.publish(&event).await;
+        two.until_holds(&event).await;
+        took.push(start.elapsed());
+    }
+    // The others may have found the machine busy.
+    let best = took.iter().min().unwrap();
+    assert!(*best <= RECEIVING_WITHIN, "{took:?} from carried to received");
+    let [b, ..] = &others;
+    two.carry(b, false).await;
+    let left = async || (one.neighbours(b) == 0).then_some(());
     wait_for_async("it has left", LIMIT, left).await.unwrap();
-    assert_eq!(two.gossip.status().topics.len(), 1);
-    assert_eq!((one.neighbours(&a), two.neighbours(&a)), (1, 1), "the other swarm is as it was");
+    assert_eq!(two.gossip.status().topics.len(), others.len());
+    assert_eq!((one.neighbours(&a), two.neighbours(&a)), (1, 1), "other swarms are as they were");
     let joined = |topic: &TopicId| (topic.clone(), Why::Joined, None);
-    assert_eq!(two.told(), [joined(&a), joined(&b)]);
+    let all = [&a].into_iter().chain(&others).map(joined);
+    assert_eq!(two.told(), all.collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_topics_are_joined_at_once_and_one_more_than_allowed_is_left_out() {
+    let homes = Homes::new();
+    for [one, two, _] in homes.three_of_each().await {
+        joins_two_hundred(one, two).await;
+    }
+}
+
+async fn joins_two_hundred(one: Arc<dyn Store>, two: Arc<dyn Store>) {
     let topics: Vec<TopicId> = (0..200).map(numbered).collect();
-    let one = Node::start(&topics, &[]).await;
+    let one = Node::over(one, &topics, &[]).await;
     let peer = one.hint();
-    let two = Node::with(Arc::new(Model::default()), &topics, |config| {
+    let two = Node::with(two, &[], |config| {
         config.peers = vec![peer];
         config.topics_max = 200;
     })
     .await;
+    for t in &topics {
+        two.carry(t, true).await;
+    }
+    let start = Instant::now();
     let joined = async || {
         (two.gossip.status().joined() == 200 && one.gossip.status().joined() == 200).then_some(())
     };
-    wait_for_async("all swarms", LIMIT, joined).await.unwrap();
+    wait_for_async("all swarms", JOINED_WITHIN, joined).await.unwrap();
+    println!("200 topics were joined {:?} after the last was carried", start.elapsed());
     for (nth, t) in topics.iter().enumerate() {
         one.publish(&note(std::slice::from_ref(t), &format!("{nth}"))).await;
     }
@@ -111,6 +140,30 @@ async fn a_peer_that_comes_late_or_comes_back_is_found() {
         let alone = async || (node.neighbours(&t[0]) == 0).then_some(());
         wait_for_async("it is alone", LIMIT, alone).await.unwrap();
     }
+}
+
+/// Every topic that stays alone had all connections closed that led nowhere, each time that it had asked in vain: with
+/// many topics, a connection never lived long enough to lead anywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_topics_are_alone_connections_are_made_anew_once_in_a_while() {
+    let [a, b, c] = ['a', 'b', 'c'].map(topic);
+    let peer = Node::start(&[topic('f')], &[]).await;
+    let node = Node::start(std::slice::from_ref(&a), &[&peer]).await;
+    // One after the other, so that each asks for it at another moment, when there is a connection again.
+    for (before, next) in [(&a, &b), (&b, &c)] {
+        let tried = async || (node.tries(before) >= 2).then_some(());
+        wait_for_async("a try in vain", LIMIT, tried).await.unwrap();
+        node.carry(next, true).await;
+    }
+    let in_vain = async || [&a, &b, &c].iter().all(|t| node.tries(t) > IN_VAIN).then_some(());
+    wait_for_async("all have asked for new connections", LIMIT, in_vain).await.unwrap();
+    node.until_stats("a second dial", |stats| stats.dials == 2).await;
+    let connected = async || (node.gossip.status().connected.len() == 1).then_some(());
+    wait_for_async("the connection is there", LIMIT, connected).await.unwrap();
+    assert_eq!((node.stats().dials, node.stats().dials_failed), (2, 0));
+    // What is made anew leads somewhere: the peer carries one of them now.
+    peer.carry(&c, true).await;
+    node.until_joined(&c, 1).await;
 }
 
 /// A node that was told of nobody remembers who has come to it, and finds them again by itself.

@@ -1,8 +1,8 @@
 //! Several relays, of which some are slow.
 
 use std::slice::from_ref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kukuri_client::sync::PeerConfig;
@@ -10,7 +10,7 @@ use kukuri_core::backfill::Why;
 use kukuri_node::backfill::{
     Allowed, BackfillSettings, Backfiller, Gap, Puller, RELAYS_AT_ONCE_MAX,
 };
-use kukuri_store::Model;
+use kukuri_store::{Clock, Model};
 use kukuri_testkit::condition::until;
 use tokio::time::timeout;
 
@@ -108,6 +108,42 @@ async fn what_two_relays_have_is_fetched_once() {
     let running = tokio::spawn(backfiller.run());
     timeout(WAIT_MAX, state.wait_for(|state| state.passes == 2)).await.unwrap().unwrap();
     assert_eq!((state.borrow().fetched, state.borrow().accepted), (300, 300));
+    running.abort();
+    assert!(running.await.is_err());
+}
+
+/// A panic in one reconciliation ended the task of all of them, and with it the node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reconciliation_that_panics_is_tried_again() {
+    let topic = topic('a');
+    let one = Node::start(from_ref(&topic)).await;
+    one.publish([note(&topic, 1)]).await;
+    let two = Node::at(moving(), Arc::new(Model::default()), from_ref(&topic), limits()).await;
+    // Its clock panics wherever it is looked at by another task than the one that runs them all.
+    let (own, panics) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
+    let (known, counted, clock) = (Arc::clone(&own), Arc::clone(&panics), moving());
+    let clock: Clock = Arc::new(move || {
+        let elsewhere = known.get().is_some_and(|own| tokio::task::try_id() != Some(*own));
+        if elsewhere && counted.fetch_add(1, Ordering::Relaxed) < 2 {
+            panic!("on purpose");
+        }
+        clock()
+    });
+    let (from, interval) = (vec![one.url.clone()], Duration::from_secs(1));
+    let settings = BackfillSettings { from, interval, head_start: interval, allowed: ANY };
+    let backfiller = Backfiller::new(Puller { clock, ..again(&two) }, settings);
+    let mut state = backfiller.state();
+    let (go, gone) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(async move {
+        gone.await.unwrap();
+        backfiller.run().await;
+    });
+    own.set(running.id()).unwrap();
+    go.send(()).unwrap();
+    timeout(WAIT_MAX, state.wait_for(|state| state.accepted == 1)).await.unwrap().unwrap();
+    assert_eq!(state.borrow().passes_failed, 2, "each panic is a failure of one of them");
+    assert!(panics.load(Ordering::Relaxed) >= 2);
+    assert!(!running.is_finished());
     running.abort();
     assert!(running.await.is_err());
 }

@@ -1,6 +1,7 @@
 //! Nodes that gossip, as programs, and clients that listen to them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -347,6 +348,32 @@ pub fn the_operator_sees_how_the_node_gossips(site: &Site) {
     wait_for("its turn", LIMIT, turn).unwrap();
     standby.end();
     one.end();
+}
+
+/// An instance that could not listen kept the role all the same, and no other one gossiped.
+pub fn an_instance_that_cannot_begin_leaves_it_to_another(site: &Site) {
+    let home = site.elsewhere();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = gossiping(&home, &[]);
+    command.env("KUKURI_GOSSIP_LISTEN", &address);
+    let unlucky = Running::spawn(&mut command);
+    let why = || {
+        let ready = Running::get(&unlucky.admin, "/readyz", "*/*").1;
+        ready.contains("cannot listen for other nodes").then_some(())
+    };
+    wait_for("it says why", LIMIT, why).unwrap();
+    let lucky = Running::spawn(&mut gossiping(&home, &[]));
+    let turn = || (lucky.metric("kukuri_gossip_running") == Some(1.0)).then_some(());
+    wait_for("the turn of another", LIMIT, turn).unwrap();
+    assert_eq!(unlucky.metric("kukuri_gossip_running"), Some(0.0));
+    // Clients are served by both meanwhile.
+    for (node, age) in [(&unlucky, 1), (&lucky, 2)] {
+        publish(node, &signed(1, age, &[]));
+    }
+    unlucky.end();
+    lucky.end();
+    drop(taken);
 }
 
 /// At the limit a topic is carried, and one more is not.

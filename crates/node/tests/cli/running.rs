@@ -34,7 +34,9 @@ impl Running {
 
     pub fn spawn(command: &mut Command) -> Self {
         let node = Process::spawn(command).unwrap();
-        wait_for("the banner", LIMIT, || node.stderr().contains("ready").then_some(())).unwrap();
+        // An address may be "already in use" before.
+        let banner = || node.stderr().contains("ready; Ctrl-C ends it").then_some(());
+        wait_for("the banner", LIMIT, banner).unwrap();
         let banner = node.stderr();
         let address = |line: &str, scheme: &str| {
             let line = banner.lines().find(|said| said.trim_start().starts_with(line)).unwrap();

@@ -1,0 +1,277 @@
+//! How many connections strangers may have, and how many streams. Pure.
+//!
+//! Every topic is a stream of its own in each direction, and the library makes room for a whole message as soon as
+//! a stream says how long its next one will be, even if nothing follows. So room is lent: a connection begins with
+//! a few streams, is lent more for the swarms in which it is our neighbour, and some for topics that we do not
+//! carry, out of a stock that all strangers share. What was lent cannot be taken back before the connection
+//! ends: QUIC knows no way to. A node that waits for a stream waits with all of its swarms, so nothing is lent
+//! more slowly than it is needed.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::endpoint::MESSAGE_BYTES_MAX;
+
+/// Connections of strangers: of one node (both sides may dial at the same moment, and one may be dead), of one
+/// network, and in all. Further ones are refused.
+pub const NODE_LINKS_MAX: usize = 3;
+pub const NETWORK_LINKS_MAX: usize = 16;
+pub const STRANGER_LINKS_MAX: usize = 128;
+/// Streams that every connection begins with. Two nodes that share fewer topics need no more.
+pub const STREAMS_START: u32 = 16;
+/// Streams that are lent for topics that we do not carry: a node that carries a thousand others asks us once for
+/// each. Of one network, so that one connection can have 1024, and in all.
+pub const SPARE_NETWORK_MAX: u32 = 1024 - STREAMS_START;
+pub const SPARE_MAX: u32 = 2 * SPARE_NETWORK_MAX;
+/// Streams that are lent to neighbours, for each topic that we carry: the library has five neighbours in a swarm,
+/// each is lent half as many again as it needs, and this is the next number that is simple.
+pub const EARNED_PER_TOPIC: u32 = 8;
+/// Streams of a peer that the operator has named, beyond one for each topic there may be.
+pub const NAMED_SPARE: u32 = 1024;
+/// Bytes of one connection that have come and that the library has not read, and that were sent and not
+/// acknowledged: with a round trip of 100 ms, 5 MB in a second each way. QUIC knows no bound of the former by itself.
+pub const WINDOW_BYTES: u32 = 512 * 1024;
+/// What strangers can make us set aside, however they behave: room for a message on each stream, and both windows of
+/// each connection. One connection, all of one network, all there are, and more for each topic that is carried.
+pub const LINK_BYTES_MAX: usize = bytes(1, SPARE_NETWORK_MAX);
+pub const NETWORK_BYTES_MAX: usize = bytes(NETWORK_LINKS_MAX, SPARE_NETWORK_MAX);
+pub const STRANGERS_BYTES_MAX: usize = bytes(STRANGER_LINKS_MAX, SPARE_MAX);
+pub const TOPIC_BYTES_MAX: usize = EARNED_PER_TOPIC as usize * MESSAGE_BYTES_MAX;
+/// Who is stuck is lent this many times what it has: a few round trips until it has all it may have, and little more
+/// than it needs, so that something is left for its other connections.
+const SPARE_FACTOR: u32 = 2;
+
+const fn bytes(links: usize, spare: u32) -> usize {
+    let streams = links * STREAMS_START as usize + spare as usize;
+    streams * MESSAGE_BYTES_MAX + links * 2 * WINDOW_BYTES as usize
+}
+
+/// Whom an address belongs to, as far as anyone can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Network {
+    /// One address.
+    V4([u8; 4]),
+    /// The 64 bits that a customer is given at least.
+    V6([u16; 4]),
+    /// Through a relay server, which does not say from where.
+    Relayed,
+}
+
+impl Network {
+    pub fn of(address: Option<IpAddr>) -> Self {
+        match address.map(|address| address.to_canonical()) {
+            Some(IpAddr::V4(address)) => Self::V4(address.octets()),
+            Some(IpAddr::V6(address)) => Self::V6(prefix(address)),
+            None => Self::Relayed,
+        }
+    }
+}
+
+fn prefix(address: Ipv6Addr) -> [u16; 4] {
+    let [a, b, c, d, ..] = address.segments();
+    [a, b, c, d]
+}
+
+/// What one connection of a stranger was lent beyond what it began with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lent {
+    pub earned: u32,
+    pub spare: u32,
+}
+
+impl Lent {
+    /// How many streams there may be at once.
+    pub fn streams(self) -> u32 {
+        STREAMS_START + self.earned + self.spare
+    }
+}
+
+/// What can still be lent.
+#[derive(Clone, Debug, Default)]
+pub struct Stock {
+    earned: u32,
+    earned_max: u32,
+    spare: u32,
+    spare_of: HashMap<Network, u32>,
+}
+
+impl Stock {
+    /// Of a node that carries so many topics, with what its strangers were lent so far.
+    pub fn new(topics: usize, lent: impl IntoIterator<Item = (Network, Lent)>) -> Self {
+        let topics = u32::try_from(topics).unwrap_or(u32::MAX);
+        let earned_max = topics.saturating_mul(EARNED_PER_TOPIC);
+        let mut stock = Self { earned_max, ..Self::default() };
+        for (network, lent) in lent {
+            stock.earned += lent.earned;
+            stock.spare += lent.spare;
+            *stock.spare_of.entry(network).or_default() += lent.spare;
+        }
+        stock
+    }
+
+    /// Lends what a neighbour in so many swarms needs, and half as many again, so that it is told of them. Whether it
+    /// was any.
+    pub fn lend_earned(&mut self, lent: &mut Lent, swarms: usize) -> bool {
+        let swarms = u32::try_from(swarms).unwrap_or(u32::MAX);
+        let wanted = swarms.saturating_add(swarms / 2).saturating_sub(lent.earned);
+        let more = wanted.min(self.earned_max.saturating_sub(self.earned));
+        lent.earned += more;
+        self.earned += more;
+        more > 0
+    }
+
+    /// Lends a stranger that is stuck several times what it has. Whether it was any.
+    pub fn lend_spare(&mut self, network: Network, lent: &mut Lent) -> bool {
+        let of_network = self.spare_of.entry(network).or_default();
+        let left =
+            SPARE_MAX.saturating_sub(self.spare).min(SPARE_NETWORK_MAX.saturating_sub(*of_network));
+        let more = lent.streams().saturating_mul(SPARE_FACTOR - 1).min(left);
+        lent.spare += more;
+        self.spare += more;
+        *of_network += more;
+        more > 0
+    }
+}
+
+/// Whether a connection that may have so many streams is told of it, after it was told of fewer: QUIC keeps small
+/// changes to itself until they are a good part of what there is.
+pub fn is_told(before: u32, streams: u32) -> bool {
+    streams - before > streams / 8
+}
+
+/// Whether one more connection of a stranger is taken, beside those that are there.
+pub fn has_room<K: PartialEq>(links: &[(K, Network)], who: &K, network: Network) -> bool {
+    let own = links.iter().filter(|(other, _)| other == who).count();
+    let near = links.iter().filter(|(_, other)| *other == network).count();
+    own < NODE_LINKS_MAX && near < NETWORK_LINKS_MAX && links.len() < STRANGER_LINKS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn network(nth: u8) -> Network {
+        Network::of(Some(IpAddr::from([10, 0, 0, nth])))
+    }
+
+    /// What docs/gossip.md says of them, row by row.
+    #[test]
+    fn the_bounds_are_those_of_the_table() {
+        let text = include_str!("../../../docs/gossip.md");
+        let (mib, kib) = (|bytes: usize| bytes.div_ceil(1 << 20), 1 << 10);
+        for row in [
+            format!(
+                "| connections of strangers | {STRANGER_LINKS_MAX}; {NETWORK_LINKS_MAX} of one \
+                 address (IPv6: of one /64), {NODE_LINKS_MAX} of one node | refused |"
+            ),
+            format!(
+                "| streams of a stranger's connection | {STREAMS_START}, and half as many again as \
+                 swarms in which it is a neighbour | it waits; see below |"
+            ),
+            format!(
+                "| streams of strangers beyond that | {SPARE_MAX}; {SPARE_NETWORK_MAX} of one \
+                 address | it waits |"
+            ),
+            format!("| one connection | {} MiB |", mib(LINK_BYTES_MAX)),
+            format!("| one address | {} MiB |", mib(NETWORK_BYTES_MAX)),
+            format!("| all strangers | {} MiB |", mib(STRANGERS_BYTES_MAX)),
+            format!("| more for each carried topic | {} KiB |", TOPIC_BYTES_MAX / kib),
+        ] {
+            assert!(text.contains(&row), "docs/gossip.md does not say: {row}");
+        }
+    }
+
+    #[test]
+    fn networks_are_addresses_or_the_first_half_of_them() {
+        let of = |text: &str| Network::of(Some(text.parse().unwrap()));
+        assert_eq!(of("10.0.0.1"), of("::ffff:10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(Network::of(None), Network::Relayed);
+    }
+
+    #[test]
+    fn one_connection_too_many_is_refused() {
+        let mut links = vec![(0_usize, network(0)); NODE_LINKS_MAX - 1];
+        assert!(has_room(&links, &0, network(0)));
+        links.push((0, network(1)));
+        assert!(!has_room(&links, &0, network(0)), "of a node, wherever it is");
+        links = (0..NETWORK_LINKS_MAX - 1).map(|nth| (nth, network(0))).collect();
+        assert!(has_room(&links, &1000, network(0)));
+        links.push((999, network(0)));
+        assert!(!has_room(&links, &1000, network(0)), "of a network");
+        assert!(has_room(&links, &1000, network(1)));
+        links = (0..STRANGER_LINKS_MAX - 1).map(|nth| (nth, network(nth as u8))).collect();
+        assert!(has_room(&links, &1000, network(200)));
+        links.push((999, network(201)));
+        assert!(!has_room(&links, &1000, network(200)), "in all");
+    }
+
+    #[test]
+    fn spare_streams_end_for_a_network_and_for_all() {
+        let mut stock = Stock::new(0, []);
+        let mut lent = [Lent::default(); 3];
+        let sizes: Vec<u32> = std::iter::from_fn(|| {
+            stock.lend_spare(network(0), &mut lent[0]).then(|| lent[0].streams())
+        })
+        .collect();
+        assert_eq!(sizes, [32, 64, 128, 256, 512, 1024]);
+        assert!(!stock.lend_spare(network(0), &mut lent[1]), "one more of the same network");
+        while stock.lend_spare(network(1), &mut lent[1]) {}
+        assert_eq!(lent[1].spare, SPARE_NETWORK_MAX);
+        assert!(!stock.lend_spare(network(2), &mut lent[2]), "one more of another");
+        // A connection that ends gives back what it was lent.
+        let mut stock = Stock::new(0, [(network(1), lent[1])]);
+        assert!(stock.lend_spare(network(2), &mut lent[2]));
+    }
+
+    #[test]
+    fn neighbours_are_lent_what_the_carried_topics_are_worth() {
+        let mut stock = Stock::new(10, []);
+        let mut lent = [Lent::default(); 7];
+        for one in &mut lent[..5] {
+            assert!(stock.lend_earned(one, 10));
+            assert_eq!(one.earned, 15);
+            assert!(!stock.lend_earned(one, 10), "it has what it needs");
+        }
+        assert!(stock.lend_earned(&mut lent[5], 10));
+        assert_eq!(lent[5].earned, 10 * EARNED_PER_TOPIC - 75);
+        assert!(!stock.lend_earned(&mut lent[6], 10));
+    }
+
+    proptest! {
+        /// Whoever asks however often, no more is lent than there is; and a node that shares any number of topics
+        /// can open them all, if it opens as many as it is told of.
+        #[test]
+        fn what_is_lent_is_bounded(
+            topics in 0..1200_usize,
+            asks in prop::collection::vec((0..20_usize, 0..1200_usize, any::<bool>()), 0..300),
+        ) {
+            let mut lent = [Lent::default(); 20];
+            let near = |nth: usize| network(nth as u8 / 4);
+            for (nth, swarms, stuck) in asks {
+                let all = lent.iter().enumerate().map(|(nth, lent)| (near(nth), *lent));
+                let mut stock = Stock::new(topics, all);
+                match stuck {
+                    true => stock.lend_spare(near(nth), &mut lent[nth]),
+                    false => stock.lend_earned(&mut lent[nth], swarms.min(topics)),
+                };
+            }
+            let earned: u32 = lent.iter().map(|lent| lent.earned).sum();
+            let spare: u32 = lent.iter().map(|lent| lent.spare).sum();
+            prop_assert!(earned <= topics as u32 * EARNED_PER_TOPIC && spare <= SPARE_MAX);
+            for four in lent.chunks(4) {
+                prop_assert!(four.iter().map(|lent| lent.spare).sum::<u32>() <= SPARE_NETWORK_MAX);
+            }
+            let (mut lent, mut stock, mut told) = (Lent::default(), Stock::new(topics, []), STREAMS_START);
+            while (told as usize) < topics {
+                stock.lend_earned(&mut lent, told as usize);
+                prop_assert!(is_told(told, lent.streams()), "stuck at {told}");
+                told = lent.streams();
+            }
+        }
+    }
+}
