@@ -72,7 +72,7 @@ macro_rules! keys {
             columns!(last),
             ", ",
             record_columns!(none),
-            " FROM (SELECT seq, ingested_at FROM events_outbox WHERE seq >= $9 ORDER BY seq DESC LIMIT 1) AS o"
+            " FROM (SELECT seq FROM events_outbox WHERE seq >= $9 ORDER BY seq DESC LIMIT 1) AS o"
         )
     };
 }

@@ -146,7 +146,7 @@ macro_rules! columns {
     };
     (last) => {
         "6::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
-        o.seq, o.ingested_at, NULL::BIGINT, NULL::BIGINT"
+        o.seq, NULL::BIGINT, NULL::BIGINT, NULL::BIGINT"
     };
     (schema) => {
         "8::SMALLINT, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA, NULL::BYTEA,
@@ -247,9 +247,9 @@ pub(crate) fn stand(row: &PgRow) -> Result<Stand, Fault> {
     })
 }
 
-/// The last row of the feed, and when it was taken in.
-pub(crate) fn last(row: &PgRow) -> Result<(Seq, UnixMillis), Fault> {
-    Ok((Seq(row.try_get(5)?), UnixMillis(row.try_get(6)?)))
+/// The last row of the feed.
+pub(crate) fn last(row: &PgRow) -> Result<Seq, Fault> {
+    Ok(Seq(row.try_get(5)?))
 }
 
 pub(crate) fn node_state(row: &PgRow) -> Result<NodeState, Fault> {

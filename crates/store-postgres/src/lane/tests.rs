@@ -73,7 +73,7 @@ fn loaded(topics: Range<usize>) -> Loaded {
         });
     }
     let feed = FeedBounds { epoch: Epoch(1), floor: Seq::ZERO, head: Seq::ZERO };
-    let bounds = Bounds { feed, topics_version: 1, latest: None };
+    let bounds = Bounds::new(feed.epoch, feed.floor, 1, Some(feed.head));
     Loaded { facts, bounds, revision: 1 }
 }
 
