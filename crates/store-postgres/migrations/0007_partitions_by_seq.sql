@@ -1,6 +1,6 @@
 -- Events that leave by the partition lie in ranges of their numbers, as the rows of the feed do, and no longer
 -- in months: so a partition is as large as it is meant to be, whatever a month brings, and the number of an
--- event leads to its partition. What is here becomes the first of them.
+-- event leads to its partition.
 ALTER TABLE events DETACH PARTITION events_standard;
 ALTER TABLE events_standard RENAME TO events_by_month;
 -- The number is all that a partition is told by: it can be unique without anything beside it.
@@ -22,20 +22,28 @@ CREATE TABLE event_partitions (
 DO $$
 DECLARE
     head BIGINT;
+    part_rows BIGINT;
+    part BIGINT;
     month TEXT;
 BEGIN
     FOR month IN SELECT relname FROM pg_class WHERE relnamespace = 'cn_relay'::REGNAMESPACE
         AND relkind = 'r' AND NOT relispartition AND relname ~ '^events_(bc)?[0-9]{4,}_[0-9]{2}$'
+        AND substr(relname, length('events_') + 1) NOT IN (SELECT m.month FROM event_months m)
     LOOP
         EXECUTE format('DROP TABLE %I', month);
     END LOOP;
     SELECT GREATEST(floor_seq, (SELECT max(seq) FROM events_outbox)) INTO head FROM feed_meta;
     IF head > 0 THEN
-        EXECUTE format('CREATE TABLE events_standard_1 PARTITION OF events_standard
-            FOR VALUES FROM (1) TO (%s)', head + 1);
-        INSERT INTO events_standard SELECT * FROM events_by_month ORDER BY seq;
+        part_rows := GREATEST(131072, head / 8);
+        FOR part IN SELECT generate_series(1, head, part_rows) LOOP
+            EXECUTE format('CREATE TABLE events_standard_%s PARTITION OF events_standard
+                FOR VALUES FROM (%s) TO (%s)', part, part, LEAST(part + part_rows, head + 1));
+        END LOOP;
+        INSERT INTO events_standard SELECT * FROM events_by_month;
         INSERT INTO event_partitions (first_seq, end_seq, events)
-            SELECT 1, head + 1, count(*) FROM events_by_month;
+            SELECT first, LEAST(first + part_rows, head + 1), (SELECT count(*)
+                FROM events_standard e WHERE e.seq >= first AND e.seq < first + part_rows)
+            FROM generate_series(1, head, part_rows) AS first;
     END IF;
 END $$;
 DROP TABLE events_by_month;

@@ -20,9 +20,11 @@ const AHEAD: i64 = 2;
 /// How many batches pass before partitions ahead are tried again after somebody's lock forbade them.
 const AHEAD_PAUSE_BATCHES: u32 = 256;
 
-/// About into how many partitions the kept feed is parted at most: every statement that looks for events has
-/// to be prepared to look into each.
-const PARTITIONS_MAX: i64 = 16;
+/// A new partition takes this share of all that the table spans, if that is more than the least: every statement that
+/// looks for events has to be prepared to look into each partition, so that there must not be many. Where as much
+/// leaves as comes there are about so many; while a table grows from nothing, as many again for each time
+/// it has become 2.7 times as long.
+const SHARE: i64 = 8;
 
 /// Who wants a partition, and for when.
 #[derive(Clone, Copy)]
@@ -60,9 +62,8 @@ impl Parent {
     }
 }
 
-/// Where the feed begins and ends.
-const FEED: &str = "SELECT floor_seq,
-        GREATEST(floor_seq, (SELECT seq FROM events_outbox ORDER BY seq DESC LIMIT 1))
+const HEAD: &str =
+    "SELECT GREATEST(floor_seq, (SELECT seq FROM events_outbox ORDER BY seq DESC LIMIT 1))
     FROM feed_meta";
 
 const RANGES: &str = r"SELECT
@@ -78,8 +79,6 @@ pub(crate) struct Partitions {
     events: Ranges,
     /// As far as the feed is known to have come.
     head: i64,
-    /// How many rows the next partition takes.
-    rows: i64,
     rows_min: i64,
     ahead_pause: u32,
 }
@@ -91,7 +90,6 @@ impl Partitions {
             outbox: Ranges::default(),
             events: Ranges::default(),
             head: 0,
-            rows: rows_min,
             rows_min,
             ahead_pause: 0,
         };
@@ -100,10 +98,8 @@ impl Partitions {
     }
 
     async fn reload(&mut self, connection: &mut PgConnection) -> Result<(), Fault> {
-        let feed = sqlx::query(FEED).fetch_one(&mut *connection).await?;
-        let (floor, head): (i64, i64) = (feed.try_get(0)?, feed.try_get(1)?);
-        self.head = self.head.max(head);
-        self.rows = self.rows_min.max((head - floor) / PARTITIONS_MAX);
+        let head = sqlx::query(HEAD).fetch_one(&mut *connection).await?;
+        self.head = self.head.max(head.try_get(0)?);
         self.outbox = Ranges::load(connection, Parent::Outbox).await?;
         self.events = Ranges::load(connection, Parent::Events).await?;
         Ok(())
@@ -127,8 +123,9 @@ impl Partitions {
             self.ahead_pause -= 1;
             return Ok(());
         }
-        let ahead = |known: &Self| known.missing(known.head.saturating_add(1 + AHEAD * known.rows));
-        if ahead(self).is_some() && self.make(connection, Wanted::Later, ahead).await.is_err() {
+        if self.missing_ahead().is_some()
+            && self.make(connection, Wanted::Later, Self::missing_ahead).await.is_err()
+        {
             raw_sql("ROLLBACK").execute(connection).await?;
             self.ahead_pause = AHEAD_PAUSE_BATCHES;
         }
@@ -142,15 +139,34 @@ impl Partitions {
 
     /// The first partition that is not there and has to be, for what is numbered up to `until` to have a place.
     fn missing(&self, until: i64) -> Option<Partition> {
-        let (parent, range) = self.gaps().find(|(_, gap)| gap.first <= until)?;
-        Some(Partition { parent, range })
+        self.gaps().find(|gap| gap.range.first <= until)
+    }
+
+    /// The first partition that is not there and will be needed next.
+    fn missing_ahead(&self) -> Option<Partition> {
+        let next = |parent| self.head.saturating_add(1 + AHEAD * self.rows(parent));
+        self.gaps().find(|gap| gap.range.first <= next(gap.parent))
     }
 
     /// What has no partition first after the known head, in each table.
-    fn gaps(&self) -> impl Iterator<Item = (Parent, Range)> {
-        [(Parent::Outbox, &self.outbox), (Parent::Events, &self.events)]
-            .into_iter()
-            .map(|(parent, ranges)| (parent, ranges.gap(self.head, self.rows)))
+    fn gaps(&self) -> impl Iterator<Item = Partition> {
+        [Parent::Outbox, Parent::Events].into_iter().map(|parent| {
+            let range = self.ranges(parent).gap(self.head, self.rows(parent));
+            Partition { parent, range }
+        })
+    }
+
+    fn ranges(&self, parent: Parent) -> &Ranges {
+        match parent {
+            Parent::Outbox => &self.outbox,
+            Parent::Events => &self.events,
+        }
+    }
+
+    /// How many numbers the next partition of a table takes.
+    fn rows(&self, parent: Parent) -> i64 {
+        let first = self.ranges(parent).0.keys().next().copied().unwrap_or(self.head);
+        self.rows_min.max((self.head - first) / SHARE)
     }
 
     /// Another process may be making the same: under the lock it is looked for again.
@@ -229,7 +245,8 @@ impl Partition {
             Parent::Outbox => String::new(),
             // A partition that somebody dropped by hand has left its counter.
             Parent::Events => format!(
-                "; DELETE FROM event_partitions WHERE first_seq < {end} AND end_seq > {first};
+                "; DELETE FROM event_partitions WHERE first_seq < {end} AND end_seq > {first}
+                    AND to_regclass('events_standard_' || first_seq) IS NULL;
                  INSERT INTO event_partitions (first_seq, end_seq, events)
                  VALUES ({first}, {end}, 0)"
             ),
