@@ -60,17 +60,30 @@ impl Parent {
             Self::Events => "events_standard",
         }
     }
+
+    fn ranges(self) -> &'static str {
+        match self {
+            Self::Outbox => OUTBOX,
+            Self::Events => EVENTS,
+        }
+    }
 }
 
 const HEAD: &str =
     "SELECT GREATEST(floor_seq, (SELECT seq FROM events_outbox ORDER BY seq DESC LIMIT 1))
     FROM feed_meta";
 
-const RANGES: &str = r"SELECT
+const OUTBOX: &str = r"SELECT
         (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([0-9]+)''\)'))[1]::BIGINT,
         (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \(''([0-9]+)''\)'))[1]::BIGINT
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = $1::TEXT::REGCLASS AND NOT i.inhdetachpending";
+    WHERE i.inhparent = 'events_outbox'::REGCLASS AND NOT i.inhdetachpending";
+
+/// By their counters: to be told the bounds of a table, one waits for who has locked it.
+const EVENTS: &str = "SELECT p.first_seq, p.end_seq
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        JOIN event_partitions p ON 'events_standard_' || p.first_seq = c.relname
+    WHERE i.inhparent = 'events_standard'::REGCLASS AND NOT i.inhdetachpending";
 
 /// The partitions a connection knows of.
 #[derive(Debug)]
@@ -206,7 +219,7 @@ struct Ranges(BTreeMap<i64, i64>);
 
 impl Ranges {
     async fn load(connection: &mut PgConnection, parent: Parent) -> Result<Self, Fault> {
-        let rows = sqlx::query(RANGES).bind(parent.table()).fetch_all(connection).await?;
+        let rows = sqlx::query(parent.ranges()).fetch_all(connection).await?;
         let range = |row: &PgRow| Ok((row.try_get(0)?, row.try_get(1)?));
         Ok(Self(rows.iter().map(range).collect::<Result<_, Fault>>()?))
     }
