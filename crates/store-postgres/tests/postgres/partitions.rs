@@ -1,16 +1,16 @@
 //! Partitions are there before they are needed, whatever the clock does, and come back when they
 //! were taken away.
 
-use kukuri_core::{Outcome, UnixMillis};
-use kukuri_store::Store;
+use kukuri_core::{Act, Outcome, UnixMillis};
+use kukuri_store::{Store, Tidied};
 use kukuri_store_postgres::Options;
 use kukuri_testkit::condition::until;
 use kukuri_testkit::postgres::{Cluster, Durability, Settings};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 
 use crate::rig::{
-    self, NOW, OPTIONS, feed, found, jsons, note, notes, publish, publish_at, store, store_with,
-    topic,
+    self, NOW, OPTIONS, apply, feed, found, jsons, note, notes, publish, publish_at, store,
+    store_with, topic,
 };
 
 const FOUR_ROWS: Options = Options { partition_rows_min: 4, ..OPTIONS };
@@ -86,6 +86,9 @@ async fn partitions_grow_with_the_feed() {
     let events = notes(1, 400);
     for batch in events.chunks(7) {
         publish(&store, batch).await.unwrap();
+        // Events may be kept for longer than the feed.
+        let trim = Act::Trim(store.bounds().await.unwrap().head);
+        apply(&store, NOW.into(), vec![trim]).await.unwrap();
     }
     let sizes = "SELECT end_seq - first_seq FROM cn_relay.event_partitions ORDER BY first_seq";
     let sizes = cluster.sql(&name, sizes).unwrap();
@@ -108,6 +111,21 @@ async fn a_partition_that_was_dropped_is_made_again() {
     let left = "SELECT first_seq, end_seq, events FROM cn_relay.event_partitions ORDER BY 1";
     let left = cluster.sql(&name, left).unwrap();
     assert!(left.starts_with("2|131073|1\n"), "the place of the lost one is counted anew: {left}");
+}
+
+/// What an operator has taken out of the store is the operator's, and there is a place for what comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_was_detached_by_hand_is_not_dropped() {
+    let cluster = rig::cluster();
+    let (store, name) = store_with(&cluster, FOUR_ROWS).await;
+    publish(&store, &notes(1, 2)).await.unwrap();
+    let detach = "ALTER TABLE cn_relay.events_standard DETACH PARTITION cn_relay.events_standard_1";
+    cluster.sql(&name, detach).unwrap();
+    let outcomes = publish(&store, &notes(2, 9)).await.unwrap();
+    assert_eq!(outcomes, [const { Outcome::Accepted }; 9]);
+    while store.tidy().await.unwrap() == Tidied::More {}
+    let kept = "SELECT count(*) FROM cn_relay.events_standard_1";
+    assert_eq!(cluster.sql(&name, kept).unwrap(), "2");
 }
 
 /// An operator's lock holds up what is for later, not what is for now.
