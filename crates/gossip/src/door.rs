@@ -150,12 +150,14 @@ impl Door {
         let mut links = lock(&self.links);
         drop_closed(&mut links);
         let strangers = links.iter_mut().filter(|(who, _)| !self.named.contains(*who));
-        let mut strangers: Vec<(EndpointId, &mut Link)> =
-            strangers.flat_map(|(who, links)| links.iter_mut().map(|link| (*who, link))).collect();
-        let lent = strangers.iter().map(|(_, link)| (link.network, link.lent));
+        // The library sends over the newest connection with a node, which therefore comes first.
+        let mut strangers: Vec<(EndpointId, &mut Link)> = strangers
+            .flat_map(|(who, links)| links.iter_mut().rev().map(|link| (*who, link)))
+            .collect();
+        let lent = strangers.iter().map(|(who, link)| (*who, link.network, link.lent));
         let mut stock = Stock::new(topics, lent.collect::<Vec<_>>());
         for (who, link) in &mut strangers {
-            link.lend(&mut stock, swarms.get(who).copied().unwrap_or(0));
+            link.lend(&mut stock, *who, swarms.get(who).copied().unwrap_or(0));
         }
     }
 }
@@ -167,12 +169,12 @@ impl Link {
         Self { handle, network, lent, told, stuck: 0, looks: 0, heard: 0, quiet: 0, nudges: 0 }
     }
 
-    fn lend(&mut self, stock: &mut Stock, swarms: usize) {
+    fn lend(&mut self, stock: &mut Stock<EndpointId>, who: EndpointId, swarms: usize) {
         let Some(connection) = self.handle.upgrade() else { return };
         let came = connection.stats().frame_rx;
         let stuck = came.streams_blocked_uni;
         self.looks = if stuck > self.stuck { self.looks + 1 } else { 0 };
-        let lent = stock.lend_earned(&mut self.lent, swarms)
+        let lent = stock.lend_earned(who, &mut self.lent, swarms)
             || (self.looks >= STUCK_LOOKS && stock.lend_spare(self.network, &mut self.lent));
         if lent {
             connection.set_max_concurrent_uni_streams(self.lent.streams().into());

@@ -8,6 +8,7 @@
 //! more slowly than it is needed.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::endpoint::MESSAGE_BYTES_MAX;
@@ -86,37 +87,42 @@ impl Lent {
     }
 }
 
-/// What can still be lent.
-#[derive(Clone, Debug, Default)]
-pub struct Stock {
+/// What can still be lent to nodes `K`.
+#[derive(Clone, Debug)]
+pub struct Stock<K> {
     earned: u32,
     earned_max: u32,
+    earned_of: HashMap<K, u32>,
     spare: u32,
     spare_of: HashMap<Network, u32>,
 }
 
-impl Stock {
-    /// Of a node that carries so many topics, with what its strangers were lent so far.
-    pub fn new(topics: usize, lent: impl IntoIterator<Item = (Network, Lent)>) -> Self {
+impl<K: Eq + Hash> Stock<K> {
+    /// Of a node that carries so many topics, with what each connection of its strangers was lent so far.
+    pub fn new(topics: usize, lent: impl IntoIterator<Item = (K, Network, Lent)>) -> Self {
         let topics = u32::try_from(topics).unwrap_or(u32::MAX);
         let earned_max = topics.saturating_mul(EARNED_PER_TOPIC);
-        let mut stock = Self { earned_max, ..Self::default() };
-        for (network, lent) in lent {
+        let (earned_of, spare_of) = (HashMap::new(), HashMap::new());
+        let mut stock = Self { earned: 0, earned_max, earned_of, spare: 0, spare_of };
+        for (who, network, lent) in lent {
             stock.earned += lent.earned;
+            *stock.earned_of.entry(who).or_default() += lent.earned;
             stock.spare += lent.spare;
             *stock.spare_of.entry(network).or_default() += lent.spare;
         }
         stock
     }
 
-    /// Lends what a neighbour in so many swarms needs, and half as many again, so that it is told of them. Whether it
-    /// was any.
-    pub fn lend_earned(&mut self, lent: &mut Lent, swarms: usize) -> bool {
+    /// Lends what a neighbour in so many swarms needs, and half as many again, so that it is told of them: for all of its
+    /// connections together, or a few nodes with several each would have what all neighbours share. Whether it was any.
+    pub fn lend_earned(&mut self, who: K, lent: &mut Lent, swarms: usize) -> bool {
         let swarms = u32::try_from(swarms).unwrap_or(u32::MAX);
-        let wanted = swarms.saturating_add(swarms / 2).saturating_sub(lent.earned);
+        let of_node = self.earned_of.entry(who).or_default();
+        let wanted = swarms.saturating_add(swarms / 2).saturating_sub(*of_node);
         let more = wanted.min(self.earned_max.saturating_sub(self.earned));
         lent.earned += more;
         self.earned += more;
+        *of_node += more;
         more > 0
     }
 
@@ -212,7 +218,7 @@ mod tests {
 
     #[test]
     fn spare_streams_end_for_a_network_and_for_all() {
-        let mut stock = Stock::new(0, []);
+        let mut stock = Stock::<u8>::new(0, []);
         let mut lent = [Lent::default(); 3];
         let sizes: Vec<u32> = std::iter::from_fn(|| {
             stock.lend_spare(network(0), &mut lent[0]).then(|| lent[0].streams())
@@ -224,7 +230,7 @@ mod tests {
         assert_eq!(lent[1].spare, SPARE_NETWORK_MAX);
         assert!(!stock.lend_spare(network(2), &mut lent[2]), "one more of another");
         // A connection that ends gives back what it was lent.
-        let mut stock = Stock::new(0, [(network(1), lent[1])]);
+        let mut stock = Stock::new(0, [(1_u8, network(1), lent[1])]);
         assert!(stock.lend_spare(network(2), &mut lent[2]));
     }
 
@@ -232,14 +238,30 @@ mod tests {
     fn neighbours_are_lent_what_the_carried_topics_are_worth() {
         let mut stock = Stock::new(10, []);
         let mut lent = [Lent::default(); 7];
-        for one in &mut lent[..5] {
-            assert!(stock.lend_earned(one, 10));
+        for (who, one) in lent[..5].iter_mut().enumerate() {
+            assert!(stock.lend_earned(who, one, 10));
             assert_eq!(one.earned, 15);
-            assert!(!stock.lend_earned(one, 10), "it has what it needs");
+            assert!(!stock.lend_earned(who, one, 10), "it has what it needs");
         }
-        assert!(stock.lend_earned(&mut lent[5], 10));
+        assert!(stock.lend_earned(5, &mut lent[5], 10));
         assert_eq!(lent[5].earned, 10 * EARNED_PER_TOPIC - 75);
-        assert!(!stock.lend_earned(&mut lent[6], 10));
+        assert!(!stock.lend_earned(6, &mut lent[6], 10));
+    }
+
+    /// Each connection of a node earned as much as the node needs. Two nodes with three connections each, in every swarm,
+    /// had all that there was for neighbours, and the others nothing.
+    #[test]
+    fn a_node_with_several_connections_earns_once() {
+        let mut lent = [Lent::default(); NODE_LINKS_MAX];
+        for nth in 0..NODE_LINKS_MAX {
+            let mut stock = Stock::new(10, lent.map(|lent| (0, network(0), lent)));
+            assert_eq!(stock.lend_earned(0, &mut lent[nth], 10), nth == 0);
+        }
+        // The first one ends, and another has the use of it.
+        let mut stock = Stock::new(10, lent[1..].iter().map(|lent| (0, network(0), *lent)));
+        assert!(stock.lend_earned(0, &mut lent[1], 10));
+        assert_eq!(lent[1].earned, 15);
+        assert!(!stock.lend_earned(0, &mut lent[2], 10), "with the same stock, too");
     }
 
     proptest! {
@@ -251,24 +273,31 @@ mod tests {
             asks in prop::collection::vec((0..20_usize, 0..1200_usize, any::<bool>()), 0..300),
         ) {
             let mut lent = [Lent::default(); 20];
+            // Three nodes have three connections each from several networks, and the others one.
+            let who = |nth: usize| if nth < 3 * NODE_LINKS_MAX { nth % 3 } else { nth };
             let near = |nth: usize| network(nth as u8 / 4);
             for (nth, swarms, stuck) in asks {
-                let all = lent.iter().enumerate().map(|(nth, lent)| (near(nth), *lent));
+                let all = lent.iter().enumerate().map(|(nth, lent)| (who(nth), near(nth), *lent));
                 let mut stock = Stock::new(topics, all);
                 match stuck {
                     true => stock.lend_spare(near(nth), &mut lent[nth]),
-                    false => stock.lend_earned(&mut lent[nth], swarms.min(topics)),
+                    false => stock.lend_earned(who(nth), &mut lent[nth], swarms.min(topics)),
                 };
             }
             let earned: u32 = lent.iter().map(|lent| lent.earned).sum();
             let spare: u32 = lent.iter().map(|lent| lent.spare).sum();
             prop_assert!(earned <= topics as u32 * EARNED_PER_TOPIC && spare <= SPARE_MAX);
+            for node in 0..lent.len() {
+                let links = lent.iter().enumerate().filter(|(nth, _)| who(*nth) == node);
+                let earned: u32 = links.map(|(_, lent)| lent.earned).sum();
+                prop_assert!(earned as usize <= topics + topics / 2, "{earned} of node {node}");
+            }
             for four in lent.chunks(4) {
                 prop_assert!(four.iter().map(|lent| lent.spare).sum::<u32>() <= SPARE_NETWORK_MAX);
             }
             let (mut lent, mut stock, mut told) = (Lent::default(), Stock::new(topics, []), STREAMS_START);
             while (told as usize) < topics {
-                stock.lend_earned(&mut lent, told as usize);
+                stock.lend_earned(0_u8, &mut lent, told as usize);
                 prop_assert!(is_told(told, lent.streams()), "stuck at {told}");
                 told = lent.streams();
             }
