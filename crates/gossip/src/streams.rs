@@ -21,7 +21,8 @@ pub const STRANGER_LINKS_MAX: usize = 128;
 /// Streams that every connection begins with. Two nodes that share fewer topics need no more.
 pub const STREAMS_START: u32 = 16;
 /// Streams that are lent for topics that we do not carry: a node that carries a thousand others asks us once for
-/// each. Of one network, so that one connection can have 1024, and in all.
+/// each. Of one network, so that one connection can have 1024, and in all. A network has no more than half of what
+/// the others have left, so that something is left for the next one, too.
 pub const SPARE_NETWORK_MAX: u32 = 1024 - STREAMS_START;
 pub const SPARE_MAX: u32 = 2 * SPARE_NETWORK_MAX;
 /// Streams that are lent to neighbours, for each topic that we carry: the library has five neighbours in a swarm,
@@ -126,11 +127,13 @@ impl<K: Eq + Hash> Stock<K> {
         more > 0
     }
 
-    /// Lends a stranger that is stuck several times what it has. Whether it was any.
+    /// Lends a stranger that is stuck several times what it has, as long as its network has no more than it leaves to
+    /// those that come later. Whether it was any.
     pub fn lend_spare(&mut self, network: Network, lent: &mut Lent) -> bool {
         let of_network = self.spare_of.entry(network).or_default();
-        let left =
-            SPARE_MAX.saturating_sub(self.spare).min(SPARE_NETWORK_MAX.saturating_sub(*of_network));
+        let of_others = self.spare - *of_network;
+        let share = (SPARE_MAX.saturating_sub(of_others) / 2).min(SPARE_NETWORK_MAX);
+        let left = share.saturating_sub(*of_network);
         let more = lent.streams().saturating_mul(SPARE_FACTOR - 1).min(left);
         lent.spare += more;
         self.spare += more;
@@ -178,7 +181,7 @@ mod tests {
             ),
             format!(
                 "| streams of strangers beyond that | {SPARE_MAX}; {SPARE_NETWORK_MAX} of one \
-                 address | it waits |"
+                 address, and half of what others have left | it waits |"
             ),
             format!("| one connection | {} MiB |", mib(LINK_BYTES_MAX)),
             format!("| one address | {} MiB |", mib(NETWORK_BYTES_MAX)),
@@ -227,11 +230,32 @@ mod tests {
         assert_eq!(sizes, [32, 64, 128, 256, 512, 1024]);
         assert!(!stock.lend_spare(network(0), &mut lent[1]), "one more of the same network");
         while stock.lend_spare(network(1), &mut lent[1]) {}
-        assert_eq!(lent[1].spare, SPARE_NETWORK_MAX);
-        assert!(!stock.lend_spare(network(2), &mut lent[2]), "one more of another");
+        assert_eq!(lent[1].spare, SPARE_NETWORK_MAX / 2, "half of what is left");
         // A connection that ends gives back what it was lent.
         let mut stock = Stock::new(0, [(1_u8, network(1), lent[1])]);
-        assert!(stock.lend_spare(network(2), &mut lent[2]));
+        while stock.lend_spare(network(2), &mut lent[2]) {}
+        assert_eq!(lent[2].spare, (SPARE_MAX - SPARE_NETWORK_MAX / 2) / 2);
+    }
+
+    /// Two addresses that took all they could get had all there was, and so had two honest nodes with many topics: the
+    /// third was stuck with what a connection begins with.
+    #[test]
+    fn who_comes_later_is_lent_spare_streams_too() {
+        let mut stock = Stock::<u8>::new(0, []);
+        // Each of these networks asks over all of its connections, and again when the others have had their turn.
+        let mut lent = [[Lent::default(); NETWORK_LINKS_MAX]; 6];
+        for _ in 0..3 {
+            for (nth, links) in lent.iter_mut().enumerate() {
+                for link in links {
+                    while stock.lend_spare(network(nth as u8), link) {}
+                }
+            }
+        }
+        let of_network = lent.map(|links| links.iter().map(|lent| lent.spare).sum::<u32>());
+        assert_eq!(of_network, [1008, 504, 252, 126, 63, 31]);
+        let mut late = Lent::default();
+        assert!(stock.lend_spare(network(100), &mut late));
+        assert!(is_told(STREAMS_START, late.streams()));
     }
 
     #[test]
