@@ -1,6 +1,6 @@
 //! Who is connected, and who may be. Every connection passes here, whoever began it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iroh::endpoint::{
@@ -13,9 +13,8 @@ use kukuri_store::Clock;
 use crate::conduct::{Conduct, Fault, Muted, Passage};
 use crate::config::GossipConfig;
 use crate::counters::{Counters, add_one};
-use crate::streams::{
-    Lent, NAMED_SPARE, NODE_LINKS_MAX, Network, Stock, WINDOW_BYTES, has_room, is_told,
-};
+use crate::room::{Place, Room, Standing, room};
+use crate::streams::{Lent, NAMED_SPARE, NODE_LINKS_MAX, Network, Stock, WINDOW_BYTES, is_told};
 
 /// Neighbours whose conduct is remembered.
 const REMEMBERED_MAX: usize = 4096;
@@ -30,7 +29,9 @@ const CLOSE_CODE: u32 = 1;
 
 pub(crate) struct Door {
     conduct: Mutex<Conduct<EndpointId>>,
-    links: Mutex<HashMap<EndpointId, Vec<Link>>>,
+    links: Mutex<Links>,
+    /// Who was our neighbour in a swarm when strangers were last looked at.
+    neighbours: Mutex<HashSet<EndpointId>>,
     /// Nodes that the operator has named: for them there is always room.
     named: BTreeSet<EndpointId>,
     named_streams: u32,
@@ -38,10 +39,13 @@ pub(crate) struct Door {
     counters: Arc<Counters>,
 }
 
+type Links = HashMap<EndpointId, Vec<Link>>;
+
 /// One connection, and what it was lent if it is a stranger's.
 struct Link {
     handle: WeakConnectionHandle,
     network: Network,
+    since: UnixMillis,
     lent: Lent,
     /// How many streams it has heard of.
     told: u32,
@@ -58,11 +62,12 @@ impl Door {
     pub fn new(config: &GossipConfig, clock: Clock, counters: Arc<Counters>) -> Arc<Self> {
         let conduct =
             Conduct::new(config.rates.each, config.rates.all, config.mute, REMEMBERED_MAX);
-        let (links, named) = (Mutex::default(), config.peers.iter().map(|peer| peer.id).collect());
+        let (links, neighbours) = (Mutex::default(), Mutex::default());
+        let named = config.peers.iter().map(|peer| peer.id).collect();
         let topics = u32::try_from(config.topics_max).unwrap_or(u32::MAX);
         let named_streams = topics.saturating_add(NAMED_SPARE);
         let conduct = Mutex::new(conduct);
-        Arc::new(Self { conduct, links, named, named_streams, clock, counters })
+        Arc::new(Self { conduct, links, neighbours, named, named_streams, clock, counters })
     }
 
     pub fn pass(&self, who: &EndpointId, hops: impl FnOnce() -> u16) -> Passage {
@@ -117,27 +122,57 @@ impl Door {
         links.iter().filter(|(_, links)| links.iter().any(is_open)).map(|(who, _)| *who).collect()
     }
 
-    /// Takes note of a connection, unless there are too many.
+    /// Takes note of a connection, unless there are too many. Another one may end for it.
     fn enter(&self, connection: &Connection) -> bool {
-        let (who, network) = (connection.remote_id(), network(connection));
+        let (who, network, now) = (connection.remote_id(), network(connection), (self.clock)());
         let mut links = lock(&self.links);
         drop_closed(&mut links);
-        let enters = if self.named.contains(&who) {
-            links.get(&who).map_or(0, Vec::len) < NODE_LINKS_MAX
-        } else {
-            let strangers = links.iter().filter(|(id, _)| !self.named.contains(*id));
-            let strangers =
-                strangers.flat_map(|(id, links)| links.iter().map(|l| (*id, l.network)));
-            has_room(&strangers.collect::<Vec<_>>(), &who, network)
-        };
-        if enters {
-            if self.named.contains(&who) {
-                connection.set_max_concurrent_uni_streams(self.named_streams.into());
+        if self.named.contains(&who) {
+            if links.get(&who).map_or(0, Vec::len) >= NODE_LINKS_MAX {
+                return false;
             }
-            let handle = connection.weak_handle();
-            links.entry(who).or_default().push(Link::new(handle, network));
+            connection.set_max_concurrent_uni_streams(self.named_streams.into());
+        } else if !self.make_room(&mut links, &who, network, now) {
+            return false;
         }
-        enters
+        let link = Link::new(connection.weak_handle(), network, now);
+        links.entry(who).or_default().push(link);
+        true
+    }
+
+    /// Whether there is room for a stranger's connection now.
+    fn make_room(
+        &self,
+        links: &mut Links,
+        who: &EndpointId,
+        network: Network,
+        now: UnixMillis,
+    ) -> bool {
+        let neighbours = lock(&self.neighbours);
+        let strangers = links.iter().filter(|(id, _)| !self.named.contains(*id));
+        let (places, links_of): (Vec<Place<EndpointId>>, Vec<usize>) = strangers
+            .flat_map(|(id, links)| {
+                let is_neighbour = neighbours.contains(id);
+                let standing = if is_neighbour { Standing::Neighbour } else { Standing::Idle };
+                links.iter().enumerate().map(move |(nth, link)| {
+                    let (network, age) = (link.network, link.since.until(now));
+                    (Place { who: *id, network, age, standing }, nth)
+                })
+            })
+            .unzip();
+        match room(&places, who, network) {
+            Room::Free => true,
+            Room::Full => false,
+            Room::Instead(nth) => {
+                let idle = places[nth].who;
+                let link = links.get_mut(&idle).map(|links| links.remove(links_of[nth]));
+                if let Some(connection) = link.and_then(|link| link.handle.upgrade()) {
+                    tracing::debug!(peer = %idle.fmt_short(), "a peer in no swarm makes room");
+                    connection.close(CLOSE_CODE.into(), b"idle");
+                }
+                true
+            }
+        }
     }
 
     pub fn has_strangers(&self) -> bool {
@@ -148,6 +183,7 @@ impl Door {
     /// neighbour, of so many `topics`.
     pub fn lend(&self, swarms: &HashMap<EndpointId, usize>, topics: usize) {
         let mut links = lock(&self.links);
+        *lock(&self.neighbours) = swarms.keys().copied().collect();
         drop_closed(&mut links);
         let strangers = links.iter_mut().filter(|(who, _)| !self.named.contains(*who));
         // The library sends over the newest connection with a node, which therefore comes first.
@@ -163,10 +199,11 @@ impl Door {
 }
 
 impl Link {
-    fn new(handle: WeakConnectionHandle, network: Network) -> Self {
+    fn new(handle: WeakConnectionHandle, network: Network, since: UnixMillis) -> Self {
         let lent = Lent::default();
         let told = lent.streams();
-        Self { handle, network, lent, told, stuck: 0, looks: 0, heard: 0, quiet: 0, nudges: 0 }
+        let (stuck, looks, heard, quiet, nudges) = (0, 0, 0, 0, 0);
+        Self { handle, network, since, lent, told, stuck, looks, heard, quiet, nudges }
     }
 
     fn lend(&mut self, stock: &mut Stock<EndpointId>, who: EndpointId, swarms: usize) {
@@ -209,7 +246,7 @@ fn network(connection: &Connection) -> Network {
     Network::of(address)
 }
 
-fn drop_closed(links: &mut HashMap<EndpointId, Vec<Link>>) {
+fn drop_closed(links: &mut Links) {
     links.retain(|_, links| {
         links.retain(is_open);
         !links.is_empty()
@@ -255,3 +292,6 @@ impl EndpointHooks for Hook {
         AfterHandshakeOutcome::Reject { error_code: CLOSE_CODE.into(), reason: reason.to_vec() }
     }
 }
+
+#[cfg(test)]
+mod tests;

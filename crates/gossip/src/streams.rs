@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::endpoint::MESSAGE_BYTES_MAX;
 
 /// Connections of strangers: of one node (both sides may dial at the same moment, and one may be dead), of one
-/// network, and in all. Further ones are refused.
+/// network, and in all. Further ones are refused, or take the place of others: see [`crate::room`].
 pub const NODE_LINKS_MAX: usize = 3;
 pub const NETWORK_LINKS_MAX: usize = 16;
 pub const STRANGER_LINKS_MAX: usize = 128;
@@ -148,18 +148,12 @@ pub fn is_told(before: u32, streams: u32) -> bool {
     streams - before > streams / 8
 }
 
-/// Whether one more connection of a stranger is taken, beside those that are there.
-pub fn has_room<K: PartialEq>(links: &[(K, Network)], who: &K, network: Network) -> bool {
-    let own = links.iter().filter(|(other, _)| other == who).count();
-    let near = links.iter().filter(|(_, other)| *other == network).count();
-    own < NODE_LINKS_MAX && near < NETWORK_LINKS_MAX && links.len() < STRANGER_LINKS_MAX
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::room::GRACE;
 
     fn network(nth: u8) -> Network {
         Network::of(Some(IpAddr::from([10, 0, 0, nth])))
@@ -173,7 +167,9 @@ mod tests {
         for row in [
             format!(
                 "| connections of strangers | {STRANGER_LINKS_MAX}; {NETWORK_LINKS_MAX} of one \
-                 address (IPv6: of one /64), {NODE_LINKS_MAX} of one node | refused |"
+                 address (IPv6: of one /64), {NODE_LINKS_MAX} of one node | the oldest one that is \
+                 in no swarm with us ends, after {} s; if there is none, refused |",
+                GRACE.as_secs()
             ),
             format!(
                 "| streams of a stranger's connection | {STREAMS_START}, and half as many again as \
@@ -200,23 +196,6 @@ mod tests {
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
         assert_eq!(Network::of(None), Network::Relayed);
-    }
-
-    #[test]
-    fn one_connection_too_many_is_refused() {
-        let mut links = vec![(0_usize, network(0)); NODE_LINKS_MAX - 1];
-        assert!(has_room(&links, &0, network(0)));
-        links.push((0, network(1)));
-        assert!(!has_room(&links, &0, network(0)), "of a node, wherever it is");
-        links = (0..NETWORK_LINKS_MAX - 1).map(|nth| (nth, network(0))).collect();
-        assert!(has_room(&links, &1000, network(0)));
-        links.push((999, network(0)));
-        assert!(!has_room(&links, &1000, network(0)), "of a network");
-        assert!(has_room(&links, &1000, network(1)));
-        links = (0..STRANGER_LINKS_MAX - 1).map(|nth| (nth, network(nth as u8))).collect();
-        assert!(has_room(&links, &1000, network(200)));
-        links.push((999, network(201)));
-        assert!(!has_room(&links, &1000, network(200)), "in all");
     }
 
     #[test]
