@@ -13,6 +13,7 @@ use kukuri_store::Clock;
 use crate::conduct::{Conduct, Fault, Muted, Passage};
 use crate::config::GossipConfig;
 use crate::counters::{Counters, add_one};
+use crate::nudges::Nudges;
 use crate::room::{Place, Room, Standing, room};
 use crate::streams::{Lent, NAMED_SPARE, NODE_LINKS_MAX, Network, Stock, WINDOW_BYTES, is_told};
 
@@ -21,10 +22,6 @@ const REMEMBERED_MAX: usize = 4096;
 /// A stranger that says it is stuck is lent spare streams when it has been looked at so often without having
 /// earned any: who has just been let into a swarm needs none of them.
 const STUCK_LOOKS: u32 = 2;
-/// After so many looks at the latest a stranger is asked for a sign of life.
-const NUDGE_LOOKS: u32 = 20;
-/// And no more often than this after it has heard of more streams: who reads nothing is given a byte by each.
-const NUDGES_MAX: u32 = 1024;
 const CLOSE_CODE: u32 = 1;
 
 pub(crate) struct Door {
@@ -52,10 +49,7 @@ struct Link {
     /// How often it had said that it is stuck when it last heard of more, and looks since it has said so again.
     stuck: u64,
     looks: u32,
-    /// How much had come when it was last nudged, looks since then, and nudges since it last heard of more.
-    heard: u64,
-    quiet: u32,
-    nudges: u32,
+    nudges: Nudges,
 }
 
 impl Door {
@@ -202,8 +196,8 @@ impl Link {
     fn new(handle: WeakConnectionHandle, network: Network, since: UnixMillis) -> Self {
         let lent = Lent::default();
         let told = lent.streams();
-        let (stuck, looks, heard, quiet, nudges) = (0, 0, 0, 0, 0);
-        Self { handle, network, since, lent, told, stuck, looks, heard, quiet, nudges }
+        let nudges = Nudges::default();
+        Self { handle, network, since, lent, told, stuck: 0, looks: 0, nudges }
     }
 
     fn lend(&mut self, stock: &mut Stock<EndpointId>, who: EndpointId, swarms: usize) {
@@ -218,22 +212,19 @@ impl Link {
         }
         if is_told(self.told, self.lent.streams()) {
             (self.told, self.stuck) = (self.lent.streams(), stuck);
-            (self.looks, self.nudges) = (0, 0);
+            self.looks = 0;
+            self.nudges.renew();
         }
-        self.nudge(&connection, came.stream);
+        if self.nudges.is_due(came.stream) {
+            nudge(&connection);
+        }
     }
+}
 
-    /// Who is stuck says so with the next packet that it has a reason to send, which may be seconds away, and all of its
-    /// swarms wait until then. A window that is opened by a byte, and closed by it again, has to be acknowledged.
-    fn nudge(&mut self, connection: &Connection, heard: u64) {
-        self.quiet += 1;
-        let due = heard > self.heard || self.quiet >= NUDGE_LOOKS;
-        if due && self.nudges < NUDGES_MAX {
-            (self.heard, self.quiet, self.nudges) = (heard, 0, self.nudges + 1);
-            connection.set_receive_window((WINDOW_BYTES + 1).into());
-            connection.set_receive_window(WINDOW_BYTES.into());
-        }
-    }
+/// A window that is opened by a byte, and closed by it again, has to be acknowledged.
+fn nudge(connection: &Connection) {
+    connection.set_receive_window((WINDOW_BYTES + 1).into());
+    connection.set_receive_window(WINDOW_BYTES.into());
 }
 
 /// Where a connection comes from. It may move later; what it was lent stays with where it began.
