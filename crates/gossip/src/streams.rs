@@ -33,8 +33,9 @@ pub const NAMED_SPARE: u32 = 1024;
 /// Bytes of one connection that have come and that the library has not read, and that were sent and not
 /// acknowledged: with a round trip of 100 ms, 5 MB in a second each way. QUIC knows no bound of the former by itself.
 pub const WINDOW_BYTES: u32 = 512 * 1024;
-/// What strangers can make us set aside, however they behave: room for a message on each stream, and both windows of
-/// each connection. One connection, all of one network, all there are, and more for each topic that is carried.
+/// What strangers can make us set aside without sending a whole message: room for one on each stream, and both windows
+/// of each connection. One connection, all of one network, all there are, and more for each topic that is carried.
+/// Messages that have come are not in it: the library queues them before we look at them, and keeps them for a while.
 pub const LINK_BYTES_MAX: usize = bytes(1, SPARE_NETWORK_MAX);
 pub const NETWORK_BYTES_MAX: usize = bytes(NETWORK_LINKS_MAX, SPARE_NETWORK_MAX);
 pub const STRANGERS_BYTES_MAX: usize = bytes(STRANGER_LINKS_MAX, SPARE_MAX);
