@@ -1,6 +1,6 @@
 //! Who is connected, and who may be. Every connection passes here, whoever began it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iroh::endpoint::{
@@ -13,24 +13,22 @@ use kukuri_store::Clock;
 use crate::conduct::{Conduct, Fault, Muted, Passage};
 use crate::config::GossipConfig;
 use crate::counters::{Counters, add_one};
-use crate::streams::{
-    Lent, NAMED_SPARE, NODE_LINKS_MAX, Network, Stock, WINDOW_BYTES, has_room, is_told,
-};
+use crate::nudges::Nudges;
+use crate::room::{Place, Room, Standing, room};
+use crate::streams::{Lent, NAMED_SPARE, NODE_LINKS_MAX, Network, Stock, WINDOW_BYTES, is_told};
 
 /// Neighbours whose conduct is remembered.
 const REMEMBERED_MAX: usize = 4096;
 /// A stranger that says it is stuck is lent spare streams when it has been looked at so often without having
 /// earned any: who has just been let into a swarm needs none of them.
 const STUCK_LOOKS: u32 = 2;
-/// After so many looks at the latest a stranger is asked for a sign of life.
-const NUDGE_LOOKS: u32 = 20;
-/// And no more often than this after it has heard of more streams: who reads nothing is given a byte by each.
-const NUDGES_MAX: u32 = 1024;
 const CLOSE_CODE: u32 = 1;
 
 pub(crate) struct Door {
     conduct: Mutex<Conduct<EndpointId>>,
-    links: Mutex<HashMap<EndpointId, Vec<Link>>>,
+    links: Mutex<Links>,
+    /// Who was our neighbour in a swarm when strangers were last looked at.
+    neighbours: Mutex<HashSet<EndpointId>>,
     /// Nodes that the operator has named: for them there is always room.
     named: BTreeSet<EndpointId>,
     named_streams: u32,
@@ -38,31 +36,32 @@ pub(crate) struct Door {
     counters: Arc<Counters>,
 }
 
+type Links = HashMap<EndpointId, Vec<Link>>;
+
 /// One connection, and what it was lent if it is a stranger's.
 struct Link {
     handle: WeakConnectionHandle,
     network: Network,
+    since: UnixMillis,
     lent: Lent,
     /// How many streams it has heard of.
     told: u32,
     /// How often it had said that it is stuck when it last heard of more, and looks since it has said so again.
     stuck: u64,
     looks: u32,
-    /// How much had come when it was last nudged, looks since then, and nudges since it last heard of more.
-    heard: u64,
-    quiet: u32,
-    nudges: u32,
+    nudges: Nudges,
 }
 
 impl Door {
     pub fn new(config: &GossipConfig, clock: Clock, counters: Arc<Counters>) -> Arc<Self> {
         let conduct =
             Conduct::new(config.rates.each, config.rates.all, config.mute, REMEMBERED_MAX);
-        let (links, named) = (Mutex::default(), config.peers.iter().map(|peer| peer.id).collect());
+        let (links, neighbours) = (Mutex::default(), Mutex::default());
+        let named = config.peers.iter().map(|peer| peer.id).collect();
         let topics = u32::try_from(config.topics_max).unwrap_or(u32::MAX);
         let named_streams = topics.saturating_add(NAMED_SPARE);
         let conduct = Mutex::new(conduct);
-        Arc::new(Self { conduct, links, named, named_streams, clock, counters })
+        Arc::new(Self { conduct, links, neighbours, named, named_streams, clock, counters })
     }
 
     pub fn pass(&self, who: &EndpointId, hops: impl FnOnce() -> u16) -> Passage {
@@ -117,27 +116,57 @@ impl Door {
         links.iter().filter(|(_, links)| links.iter().any(is_open)).map(|(who, _)| *who).collect()
     }
 
-    /// Takes note of a connection, unless there are too many.
+    /// Takes note of a connection, unless there are too many. Another one may end for it.
     fn enter(&self, connection: &Connection) -> bool {
-        let (who, network) = (connection.remote_id(), network(connection));
+        let (who, network, now) = (connection.remote_id(), network(connection), (self.clock)());
         let mut links = lock(&self.links);
         drop_closed(&mut links);
-        let enters = if self.named.contains(&who) {
-            links.get(&who).map_or(0, Vec::len) < NODE_LINKS_MAX
-        } else {
-            let strangers = links.iter().filter(|(id, _)| !self.named.contains(*id));
-            let strangers =
-                strangers.flat_map(|(id, links)| links.iter().map(|l| (*id, l.network)));
-            has_room(&strangers.collect::<Vec<_>>(), &who, network)
-        };
-        if enters {
-            if self.named.contains(&who) {
-                connection.set_max_concurrent_uni_streams(self.named_streams.into());
+        if self.named.contains(&who) {
+            if links.get(&who).map_or(0, Vec::len) >= NODE_LINKS_MAX {
+                return false;
             }
-            let handle = connection.weak_handle();
-            links.entry(who).or_default().push(Link::new(handle, network));
+            connection.set_max_concurrent_uni_streams(self.named_streams.into());
+        } else if !self.make_room(&mut links, &who, network, now) {
+            return false;
         }
-        enters
+        let link = Link::new(connection.weak_handle(), network, now);
+        links.entry(who).or_default().push(link);
+        true
+    }
+
+    /// Whether there is room for a stranger's connection now.
+    fn make_room(
+        &self,
+        links: &mut Links,
+        who: &EndpointId,
+        network: Network,
+        now: UnixMillis,
+    ) -> bool {
+        let neighbours = lock(&self.neighbours);
+        let strangers = links.iter().filter(|(id, _)| !self.named.contains(*id));
+        let (places, links_of): (Vec<Place<EndpointId>>, Vec<usize>) = strangers
+            .flat_map(|(id, links)| {
+                let is_neighbour = neighbours.contains(id);
+                let standing = if is_neighbour { Standing::Neighbour } else { Standing::Idle };
+                links.iter().enumerate().map(move |(nth, link)| {
+                    let (network, age) = (link.network, link.since.until(now));
+                    (Place { who: *id, network, age, standing }, nth)
+                })
+            })
+            .unzip();
+        match room(&places, who, network) {
+            Room::Free => true,
+            Room::Full => false,
+            Room::Instead(nth) => {
+                let idle = places[nth].who;
+                let link = links.get_mut(&idle).map(|links| links.remove(links_of[nth]));
+                if let Some(connection) = link.and_then(|link| link.handle.upgrade()) {
+                    tracing::debug!(peer = %idle.fmt_short(), "a peer in no swarm makes room");
+                    connection.close(CLOSE_CODE.into(), b"idle");
+                }
+                true
+            }
+        }
     }
 
     pub fn has_strangers(&self) -> bool {
@@ -148,53 +177,54 @@ impl Door {
     /// neighbour, of so many `topics`.
     pub fn lend(&self, swarms: &HashMap<EndpointId, usize>, topics: usize) {
         let mut links = lock(&self.links);
+        *lock(&self.neighbours) = swarms.keys().copied().collect();
         drop_closed(&mut links);
         let strangers = links.iter_mut().filter(|(who, _)| !self.named.contains(*who));
-        let mut strangers: Vec<(EndpointId, &mut Link)> =
-            strangers.flat_map(|(who, links)| links.iter_mut().map(|link| (*who, link))).collect();
-        let lent = strangers.iter().map(|(_, link)| (link.network, link.lent));
+        // The library sends over the newest connection with a node, which therefore comes first.
+        let mut strangers: Vec<(EndpointId, &mut Link)> = strangers
+            .flat_map(|(who, links)| links.iter_mut().rev().map(|link| (*who, link)))
+            .collect();
+        let lent = strangers.iter().map(|(who, link)| (*who, link.network, link.lent));
         let mut stock = Stock::new(topics, lent.collect::<Vec<_>>());
         for (who, link) in &mut strangers {
-            link.lend(&mut stock, swarms.get(who).copied().unwrap_or(0));
+            link.lend(&mut stock, *who, swarms.get(who).copied().unwrap_or(0));
         }
     }
 }
 
 impl Link {
-    fn new(handle: WeakConnectionHandle, network: Network) -> Self {
+    fn new(handle: WeakConnectionHandle, network: Network, since: UnixMillis) -> Self {
         let lent = Lent::default();
         let told = lent.streams();
-        Self { handle, network, lent, told, stuck: 0, looks: 0, heard: 0, quiet: 0, nudges: 0 }
+        let nudges = Nudges::default();
+        Self { handle, network, since, lent, told, stuck: 0, looks: 0, nudges }
     }
 
-    fn lend(&mut self, stock: &mut Stock, swarms: usize) {
+    fn lend(&mut self, stock: &mut Stock<EndpointId>, who: EndpointId, swarms: usize) {
         let Some(connection) = self.handle.upgrade() else { return };
         let came = connection.stats().frame_rx;
         let stuck = came.streams_blocked_uni;
         self.looks = if stuck > self.stuck { self.looks + 1 } else { 0 };
-        let lent = stock.lend_earned(&mut self.lent, swarms)
+        let lent = stock.lend_earned(who, &mut self.lent, swarms)
             || (self.looks >= STUCK_LOOKS && stock.lend_spare(self.network, &mut self.lent));
         if lent {
             connection.set_max_concurrent_uni_streams(self.lent.streams().into());
         }
         if is_told(self.told, self.lent.streams()) {
             (self.told, self.stuck) = (self.lent.streams(), stuck);
-            (self.looks, self.nudges) = (0, 0);
+            self.looks = 0;
+            self.nudges.renew();
         }
-        self.nudge(&connection, came.stream);
+        if self.nudges.is_due(came.stream) {
+            nudge(&connection);
+        }
     }
+}
 
-    /// Who is stuck says so with the next packet that it has a reason to send, which may be seconds away, and all of its
-    /// swarms wait until then. A window that is opened by a byte, and closed by it again, has to be acknowledged.
-    fn nudge(&mut self, connection: &Connection, heard: u64) {
-        self.quiet += 1;
-        let due = heard > self.heard || self.quiet >= NUDGE_LOOKS;
-        if due && self.nudges < NUDGES_MAX {
-            (self.heard, self.quiet, self.nudges) = (heard, 0, self.nudges + 1);
-            connection.set_receive_window((WINDOW_BYTES + 1).into());
-            connection.set_receive_window(WINDOW_BYTES.into());
-        }
-    }
+/// A window that is opened by a byte, and closed by it again, has to be acknowledged.
+fn nudge(connection: &Connection) {
+    connection.set_receive_window((WINDOW_BYTES + 1).into());
+    connection.set_receive_window(WINDOW_BYTES.into());
 }
 
 /// Where a connection comes from. It may move later; what it was lent stays with where it began.
@@ -207,7 +237,7 @@ fn network(connection: &Connection) -> Network {
     Network::of(address)
 }
 
-fn drop_closed(links: &mut HashMap<EndpointId, Vec<Link>>) {
+fn drop_closed(links: &mut Links) {
     links.retain(|_, links| {
         links.retain(is_open);
         !links.is_empty()
@@ -253,3 +283,6 @@ impl EndpointHooks for Hook {
         AfterHandshakeOutcome::Reject { error_code: CLOSE_CODE.into(), reason: reason.to_vec() }
     }
 }
+
+#[cfg(test)]
+mod tests;

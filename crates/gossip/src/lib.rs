@@ -7,8 +7,8 @@
 //! feed ─from head on→ rows ─outgoing→ bodies ─size→ swarms of their topics
 //! ```
 //!
-//! What decides does no I/O: [`peer`], [`envelope`], [`message`], [`outgoing`], [`conduct`], [`streams`],
-//! [`supervision`] and [`wanted`]. Gossip is a hint that comes at once, and may be lost: history is the
+//! What decides does no I/O: [`peer`], [`envelope`], [`message`], [`outgoing`], [`conduct`], [`nudges`],
+//! [`room`], [`streams`], [`supervision`] and [`wanted`]. Gossip is a hint that comes at once, and may be lost: history is the
 //! business of backfill, which is told of every gap by [`Listener`].
 
 mod book;
@@ -24,10 +24,12 @@ mod hello;
 mod inlet;
 mod key;
 pub mod message;
+pub mod nudges;
 pub mod outgoing;
 mod outlet;
 mod pace;
 pub mod peer;
+pub mod room;
 mod slow;
 mod status;
 pub mod streams;
