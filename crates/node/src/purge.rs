@@ -8,6 +8,7 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar};
 use kukuri_core::{Belief, Look, NodeTopic, Removed, Stats, TopicId, UnixMillis, Usage, plan};
 use kukuri_lane::Lane;
 use kukuri_store::{Store, Tidied, node_state};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::cli::{Common, PurgeArgs};
 use crate::config::{ClockTrust, Config};
@@ -16,7 +17,9 @@ use crate::open::{DRAIN_WAIT_MAX, Opened, open_existing};
 use crate::progress;
 use crate::signal::Interrupts;
 use crate::topic::{find, label};
-use crate::upkeep::{Aging, Pace, Sweep, UpkeepSettings, belief_at_start, cutoffs_before};
+use crate::upkeep::{
+    Aging, Pace, Sweep, TIDY_INTERVAL, UpkeepSettings, belief_at_start, cutoffs_before,
+};
 use foretell::Foresight;
 
 pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::Result<Exit> {
@@ -144,6 +147,7 @@ struct Plan {
     now: UnixMillis,
 }
 
+/// What leaves gives its space back meanwhile, as it does in a running node.
 async fn sweep(
     opened: &Opened,
     lane: &Lane,
@@ -152,6 +156,32 @@ async fn sweep(
     total: &mut Removed,
 ) -> anyhow::Result<()> {
     let store = &*opened.store;
+    let mut tidying = interval_at(Instant::now() + TIDY_INTERVAL, TIDY_INTERVAL);
+    tidying.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    {
+        let mut leaving = std::pin::pin!(let_go(store, lane, plan, bar, total));
+        loop {
+            tokio::select! {
+                left = &mut leaving => break left?,
+                // Whoever is in the way now may be gone when all has left.
+                _ = tidying.tick() => drop(give_back(store).await?),
+            }
+        }
+    }
+    bar.set_message(format!("{} gone; giving space back", summed(*total)));
+    if let Some(why) = give_back(store).await? {
+        eprintln!("some space is given back later, by the running node: {why}");
+    }
+    Ok(())
+}
+
+async fn let_go(
+    store: &dyn Store,
+    lane: &Lane,
+    plan: Plan,
+    bar: &ProgressBar,
+    total: &mut Removed,
+) -> anyhow::Result<()> {
     let sweep = Sweep { store, lane, fence: None, pace: Pace::BESIDE_INGEST, until: None };
     let mut tell = |removed: Removed| {
         total.add(removed);
@@ -166,15 +196,16 @@ async fn sweep(
     for look in plan.looks.iter().filter(|look| !matches!(look, Look::Aged { .. })) {
         sweep.run(look, plan.now, &mut tell).await?;
     }
-    bar.set_message(format!("{} gone; giving space back", summed(*total)));
+    Ok(())
+}
+
+/// All the space that there is to give back, or what is in the way of the rest.
+async fn give_back(store: &dyn Store) -> anyhow::Result<Option<String>> {
     loop {
         match store.tidy().await? {
             Tidied::More => {}
-            Tidied::Done => return Ok(()),
-            Tidied::Blocked(why) => {
-                eprintln!("some space is given back later, by the running node: {why}");
-                return Ok(());
-            }
+            Tidied::Done => return Ok(None),
+            Tidied::Blocked(why) => return Ok(Some(why)),
         }
     }
 }

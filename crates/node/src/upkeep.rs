@@ -30,6 +30,7 @@ pub use aging::{Aging, cutoffs_before};
 use doubt::Doubt;
 pub use doubt::belief_at_start;
 use felt::percent_of;
+pub use round::TIDY_INTERVAL;
 pub use space::{Disk, Lookout, obstacle};
 pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError};
 

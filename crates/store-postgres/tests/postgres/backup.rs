@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kukuri_core::{Act, Cursor, CursorError, UnixMillis};
 use kukuri_store::backup::{Backup, BackupError, Manifest, Monitor, seal};
@@ -107,24 +108,36 @@ async fn a_copy_beside_a_busy_writer_is_one_moment() {
     let (cluster, home) = (rig::cluster(), TempDir::new().unwrap());
     let (store, name) = store_with(&cluster, SMALL).await;
     let (url, new) = (cluster.url(&name), cluster.create_database());
-    let events = notes(1, 3000);
+    let events = notes(1, 6000);
     publish(&store, &events[..1000]).await.unwrap();
-    let saved = home.path().join("saved");
+    let stop = AtomicBool::new(false);
     let writing = async {
-        // One by one, so that it is not over before the backup has begun. Partitions are made meanwhile, too.
+        // One by one, so that they last. Partitions are made meanwhile, too.
         for event in events[1000..].chunks(1) {
             publish(&store, event).await.unwrap();
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
         }
     };
-    let mut during = 0;
+    // A copy may be over before the next event is in: then it is no copy beside a writer, and another one is made.
     let copying = async {
-        let manifest = save(&url, &saved).await.unwrap();
-        during = store.bounds().await.unwrap().head.0 - manifest.feed.head_seq;
-        manifest
+        let mut nth = 0;
+        loop {
+            nth += 1;
+            let saved = home.path().join(format!("saved-{nth}"));
+            let manifest = save(&url, &saved).await.unwrap();
+            let head = store.bounds().await.unwrap().head.0;
+            assert!(head < 6000, "nothing was written during {nth} backups");
+            let during = head - manifest.feed.head_seq;
+            println!("{during} rows were written while {} bytes were copied", manifest.bytes());
+            if during > 0 && manifest.feed.head_seq > 1000 {
+                stop.store(true, Ordering::Relaxed);
+                return (saved, manifest);
+            }
+        }
     };
-    let (manifest, ()) = tokio::join!(copying, writing);
-    println!("{during} rows were written while {} bytes were copied", manifest.bytes());
-    assert!(during > 0, "nothing was written during the backup");
+    let ((saved, manifest), ()) = tokio::join!(copying, writing);
     bring_back(&saved, &new).await.unwrap();
     let restored = open(&new).await;
     let head = usize::try_from(manifest.feed.head_seq).unwrap();
