@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 /// So few rows per partition of the feed that some of them are dropped in every test.
-const ROWS_PER_PARTITION: u32 = 256;
+const ROWS_PER_PARTITION: u32 = 512;
 /// As few index rows as SQLite writes at once here, so that most of its events are not in its tail.
 const RUN_EVENTS: usize = 64;
 
