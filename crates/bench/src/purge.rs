@@ -30,9 +30,9 @@ pub struct PurgeArgs {
     /// Events that are published in one measurement; there are as many of these as the purge lasts for.
     #[arg(long, default_value_t = 100_000)]
     window: usize,
-    /// At most so many measurements beside the purge, which then ends before its end.
+    /// At most so many turns with the purge and without it, which then ends before its end.
     #[arg(long, default_value_t = usize::MAX)]
-    windows: usize,
+    turns: usize,
     /// Waits for a line on stdin once the aged events are there, so that the machine can be made quiet.
     #[arg(long)]
     pause: bool,
@@ -50,6 +50,9 @@ const REMOVED: &str = "kukuri_upkeep_removed_links_total";
 /// Of a hundred aged events, so many leave at least: when they have, the purge is near its end, and what
 /// is measured from then on is no longer beside one.
 const LEAVING_PERCENT: u64 = 90;
+
+/// Measurements beside the purge until there is one without it.
+const TURN_WINDOWS: usize = 2;
 
 /// Limits: see "Must show" of the issue of retention.
 const INGEST_KEPT_PERCENT_MIN: f64 = 80.0;
@@ -69,7 +72,7 @@ pub async fn run(args: PurgeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without a purge before and after, because the machine has better and worse minutes.
+/// With and without a purge in turns, because the machine has better and worse minutes.
 async fn measure(home: &Home<'_>, args: &PurgeArgs) -> anyhow::Result<()> {
     let at = now().saturating_sub(AGED_SECONDS);
     let aged = bulk(args.events, at);
@@ -92,12 +95,19 @@ async fn measure(home: &Home<'_>, args: &PurgeArgs) -> anyhow::Result<()> {
         ensure!(window.left == 0, "events leave a node that keeps them");
         running.stop().map(|()| window)
     };
-    let first = without().await?;
-    let running = home.start(topics.clone(), &[])?;
-    let beside = beside(&running, args).await?;
-    running.stop()?;
-    let last = without().await?;
-    tell(home.name, args, first.rate().midpoint(last.rate()), &beside);
+    let mut left_max = args.events as u64 * LEAVING_PERCENT / 100;
+    let (mut turns, mut before) = (Vec::<Turn>::new(), without().await?);
+    while left_max > 0 && turns.len() < args.turns {
+        let running = home.start(topics.clone(), &[])?;
+        let beside = beside(&running, args, &mut left_max).await?;
+        running.stop()?;
+        let after = without().await?;
+        turns.push(Turn { alone: before.rate().midpoint(after.rate()), beside });
+        before = after;
+    }
+    turns.retain(|turn| !turn.beside.is_empty());
+    ensure!(!turns.is_empty(), "the purge was over too soon: give it more events");
+    tell(home.name, args, &turns);
     Ok(())
 }
 
@@ -124,23 +134,30 @@ fn now() -> UnixSeconds {
     UnixSeconds(i64::try_from(now).unwrap_or(i64::MAX))
 }
 
-/// Measures again and again until nearly all that leaves has left.
-async fn beside(running: &Running, args: &PurgeArgs) -> anyhow::Result<Vec<Window>> {
-    let end = args.events as u64 * LEAVING_PERCENT / 100;
+/// Measures a few times, or until all has left that is to leave.
+async fn beside(
+    running: &Running,
+    args: &PurgeArgs,
+    left_max: &mut u64,
+) -> anyhow::Result<Vec<Window>> {
     let mut windows = Vec::new();
-    loop {
+    for _ in 0..TURN_WINDOWS {
         let window = Window::measure(running, args.window).await?;
-        if running.metric(REMOVED)? >= end {
-            break;
+        if running.metric(REMOVED)? >= *left_max {
+            *left_max = 0;
+            return Ok(windows);
         }
         ensure!(window.left > 0, "nothing leaves: {}", running.stderr());
         windows.push(window);
-        if windows.len() >= args.windows {
-            break;
-        }
     }
-    ensure!(!windows.is_empty(), "the purge was over too soon: give it more events");
+    *left_max -= running.metric(REMOVED)?;
     Ok(windows)
+}
+
+/// Some measurements beside the purge, and the rate just before and after them.
+struct Turn {
+    alone: f64,
+    beside: Vec<Window>,
 }
 
 /// One measurement.
@@ -168,18 +185,23 @@ impl Window {
     }
 }
 
-fn tell(relay: &str, args: &PurgeArgs, alone: f64, beside: &[Window]) {
-    let seconds: f64 = beside.iter().map(|window| window.seconds).sum();
-    let published: usize = beside.iter().map(|window| window.published).sum();
-    let left: u64 = beside.iter().map(|window| window.left).sum();
-    let (rate, purging) = (published as f64 / seconds, left as f64 / seconds);
-    let kept = 100.0 * rate / alone;
-    let worst = beside.iter().map(Window::rate).fold(f64::INFINITY, f64::min);
+fn tell(relay: &str, args: &PurgeArgs, turns: &[Turn]) {
+    let windows = || turns.iter().flat_map(|turn| &turn.beside);
+    let seconds: f64 = windows().map(|window| window.seconds).sum();
+    let published: usize = windows().map(|window| window.published).sum();
+    let left: u64 = windows().map(|window| window.left).sum();
+    let alone_seconds = |turn: &Turn| {
+        turn.beside.iter().map(|window| window.published as f64).sum::<f64>() / turn.alone
+    };
+    let alone_seconds: f64 = turns.iter().map(alone_seconds).sum();
+    let [rate, alone] = [seconds, alone_seconds].map(|seconds| published as f64 / seconds);
+    let (kept, purging) = (100.0 * rate / alone, left as f64 / seconds);
+    let worst = windows().map(Window::rate).fold(f64::INFINITY, f64::min);
     let verdict = |holds: bool| if holds { "holds" } else { "MISSED" };
     println!(
         "# {relay}: publishing beside a purge of {} events: {rate:.0} events/s in {} windows, {worst:.0} the worst, {alone:.0} without: {kept:.0} % kept (at least {INGEST_KEPT_PERCENT_MIN:.0} %: {}); {purging:.0} events/s leave (at least {PURGE_RATE_MIN:.0}: {})",
         args.events,
-        beside.len(),
+        windows().count(),
         verdict(kept >= INGEST_KEPT_PERCENT_MIN),
         verdict(purging >= PURGE_RATE_MIN),
     );
