@@ -31,6 +31,14 @@ impl ReadSet {
         self.len() == 0
     }
 
+    pub fn extend(&mut self, more: Self) {
+        self.events.extend(more.events);
+        self.tombstones.extend(more.tombstones);
+        self.versions.extend(more.versions);
+        self.topics.extend(more.topics);
+        self.node = self.node.or(more.node);
+    }
+
     /// Adds the keys of one command.
     pub fn add(&mut self, act: &Act) {
         match act {

@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::bounds::{Bounds, Expected};
 use crate::error::Fault;
+use crate::lane::foresight::{Foreseen, Written};
 use crate::migrate;
 use crate::numbers::TopicNumbers;
 use crate::rows::{self, columns, record_columns};
@@ -121,24 +122,43 @@ pub(crate) async fn load_all(
 }
 
 /// As [`load_all`], without a transaction: every statement tells at which revision it was run. `None` if
-/// another batch was committed between two of them, or a topic is new to this process.
+/// another batch was committed between two of them, or a topic is new to this process. Events that were looked
+/// up before are not looked for again, unless they may have changed.
 pub(crate) async fn load_free(
     connection: &mut PgConnection,
     topics: &Topics,
     expected: Expected,
     batch: &[Command],
+    before: Option<(Foreseen, &Written)>,
 ) -> Result<Option<Loaded>, Fault> {
-    let needs = needs(batch);
+    let mut needs = needs(batch);
+    if let Some((foreseen, _)) = &before {
+        let facts = foreseen.facts();
+        needs.events.retain(|id| !facts.records.contains_key(id));
+        needs.extend(follow_up(batch, facts));
+    }
     let Some(mut loaded) = load_free_round(connection, topics, expected, &needs).await? else {
         return Ok(None);
     };
-    let more = follow_up(batch, &loaded.facts);
-    if !more.is_empty() {
-        let more = load_free_round(connection, topics, expected, &more).await?;
-        let Some(more) = more.filter(|more| more.revision == loaded.revision) else {
+    let foreseen = before.map(|(foreseen, written)| foreseen.at(loaded.revision, written));
+    let mut more = ReadSet::default();
+    match foreseen {
+        Some(Ok(facts)) => loaded.facts.extend(facts),
+        Some(Err(events)) => more.events = events,
+        None => {}
+    }
+    // A second round leads to no third one, unless it is the first for some of the events.
+    for _ in 0..2 {
+        more.extend(follow_up(batch, &loaded.facts));
+        if more.is_empty() {
+            break;
+        }
+        let found = load_free_round(connection, topics, expected, &more).await?;
+        let Some(found) = found.filter(|found| found.revision == loaded.revision) else {
             return Ok(None);
         };
-        loaded.facts.extend(more.facts);
+        loaded.facts.extend(found.facts);
+        more = ReadSet::default();
     }
     Ok(Some(loaded))
 }

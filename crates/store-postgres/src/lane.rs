@@ -6,6 +6,7 @@
 //! already. Where one is, or others are replaced, a statement reads first and another one writes. Where
 //! somebody else writes, a batch locks the row before it looks, and others wait for it.
 
+pub(crate) mod foresight;
 mod known;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crate::partition::Partitions;
 use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
 use crate::write::{Places, Premise, topics_of, write};
+use foresight::Foresight;
 use known::{Known, only_new};
 
 /// How long one try may take: connecting (10 s), waiting for the fence and then for the lock (5 s each), and
@@ -52,6 +54,9 @@ pub(crate) struct Session {
     expected: Expected,
     /// What the last batch has left behind.
     known: Option<Known>,
+    /// What was looked up for batches to come, and what was written since.
+    foresight: Arc<Foresight>,
+    written: foresight::Written,
     /// How many more batches lock before they look.
     crowded_batches: u32,
     /// How many more batches look before they write.
@@ -73,12 +78,21 @@ impl Session {
         fsync: Fsync,
         epoch: Epoch,
         partition_rows_min: u32,
+        foresight: Arc<Foresight>,
     ) -> Result<Self, Fault> {
         let mut connection = server.connect(Role::Lane(fsync)).await?;
         let partitions = Partitions::load(&mut connection, partition_rows_min).await?;
         let expected = Expected { epoch, head: Seq::ZERO };
-        let (known, crowded_batches, doubtful_batches) = (None, 0, 0);
-        Ok(Self { connection, partitions, expected, known, crowded_batches, doubtful_batches })
+        Ok(Self {
+            connection,
+            partitions,
+            expected,
+            known: None,
+            foresight,
+            written: foresight::Written::default(),
+            crowded_batches: 0,
+            doubtful_batches: 0,
+        })
     }
 
     /// Runs a batch. After an error the session is of unknown state and must be dropped.
@@ -142,8 +156,10 @@ impl Session {
         batch: &[Command],
         topics: &Topics,
     ) -> Result<Option<Decision>, Fault> {
+        let foreseen = self.foresight.take(&needs(batch));
+        let before = foreseen.map(|foreseen| (foreseen, &self.written));
         let connection = &mut self.connection;
-        let loaded = facts::load_free(connection, topics, self.expected, batch).await?;
+        let loaded = facts::load_free(connection, topics, self.expected, batch, before).await?;
         let Some(loaded) = loaded else { return Ok(None) };
         self.known = Some(Known::of(&loaded, self.known.take()));
         let (revision, feed) = (loaded.revision, loaded.bounds.feed);
@@ -177,6 +193,7 @@ impl Session {
         let places = Places { numbers: &numbers, partitions: &self.partitions };
         match write(&mut self.connection, places, decision, premise).await {
             Ok(()) => {
+                self.written.add(revision, decision);
                 self.known = self.known.take().and_then(|known| known.after(decision));
                 Ok(Written::Done)
             }
@@ -209,6 +226,7 @@ impl Session {
             write(connection, places, &decision, premise).await?;
             raw_sql("COMMIT").execute(connection).await?;
             topics.numbers.commit(numbers);
+            self.written.add(revision, &decision);
             self.known = self.known.take().and_then(|known| known.after(&decision));
             return Ok(decision);
         }

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use tokio::task::JoinSet;
 
 use crate::check::check;
 use crate::error::Fault;
+use crate::facts::Loaded;
+use crate::lane::foresight::Foresight;
 use crate::lane::{APPLY_LIMIT, Session};
 use crate::migrate;
 use crate::notify::{self, Watched, publish};
@@ -41,6 +44,7 @@ pub struct PostgresStore {
     topics: Topics,
     readers: Readers,
     lane: Mutex<Lane>,
+    foresight: Arc<Foresight>,
     heads: watch::Sender<Seq>,
     recent: Recent,
     /// This process's own commits, for the notifier.
@@ -95,6 +99,7 @@ impl PostgresStore {
             epoch: bounds.epoch,
             topics: Topics::default(),
             lane: Mutex::new(Lane::Lost),
+            foresight: Arc::default(),
             server,
             options,
             heads,
@@ -130,8 +135,20 @@ impl PostgresStore {
 
     async fn open_lane(&self) -> Result<Box<Session>, Fault> {
         let Options { fsync, partition_rows_min, .. } = self.options;
-        let session = Session::open(&self.server, fsync, self.epoch, partition_rows_min);
+        let foresight = Arc::clone(&self.foresight);
+        let session = Session::open(&self.server, fsync, self.epoch, partition_rows_min, foresight);
         session.await.map(Box::new)
+    }
+
+    /// What there is of some keys, and at which revision.
+    async fn load(&self, needs: ReadSet) -> Result<Loaded, StoreError> {
+        limited(async {
+            let (topics, expected) = (&self.topics, self.readers.expected());
+            let mut at = self.readers.snapshot(Read::Glance).await?;
+            let loaded = facts::load(at.connection(), topics, expected, &needs).await?;
+            at.end(loaded).await
+        })
+        .await
     }
 
     /// Runs a batch on the lane's connection, which survives only success.
@@ -188,13 +205,14 @@ impl Store for PostgresStore {
     }
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
-        limited(async {
-            let (topics, expected) = (&self.topics, self.readers.expected());
-            let mut at = self.readers.snapshot(Read::Glance).await?;
-            let loaded = facts::load(at.connection(), topics, expected, &needs).await?;
-            at.end(loaded.facts).await
-        })
-        .await
+        Ok(self.load(needs).await?.facts)
+    }
+
+    async fn foresee(&self, events: BTreeSet<EventId>) {
+        match self.load(ReadSet { events, ..ReadSet::default() }).await {
+            Ok(loaded) => self.foresight.keep(loaded),
+            Err(error) => tracing::debug!(%error, "events are looked up in their turn"),
+        }
     }
 
     async fn query(&self, query: Query) -> Result<Hits, QueryError> {

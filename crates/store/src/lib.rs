@@ -14,6 +14,7 @@ mod recent;
 mod upkeep;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -43,6 +44,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Loads facts as of one moment, without a lock.
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError>;
+
+    /// A batch that is about to come will change these events: a store may look them up before its turn, in
+    /// which others wait. Nothing else depends on it.
+    async fn foresee(&self, _events: BTreeSet<EventId>) {}
 
     /// The events that match, newest first, ties by id, all filters as of one seq.
     async fn query(&self, query: Query) -> Result<Hits, QueryError>;

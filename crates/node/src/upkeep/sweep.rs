@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kukuri_core::{Act, Fence, Look, Outcome, Removed, Task, UnixMillis, Usage};
+use kukuri_core::{Act, Fence, Look, Outcome, ReadSet, Removed, Task, UnixMillis, Usage};
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Store, StoreError, name};
 use tokio::time::{Instant, sleep_until};
@@ -155,6 +155,9 @@ impl Sweep<'_> {
 
     /// What each of the commands has removed; `None` if another instance has taken over.
     async fn remove(&self, acts: Vec<Act>) -> Result<Option<Vec<Removed>>, SweepError> {
+        let mut needs = ReadSet::default();
+        acts.iter().for_each(|act| needs.add(act));
+        self.store.foresee(needs.events).await;
         let acts = acts.into_iter().map(|act| self.fenced(act)).collect();
         let mut all = Vec::new();
         for answer in self.lane.submit_all(acts).await?.await {

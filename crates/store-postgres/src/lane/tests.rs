@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use kukuri_core::{Facts, FeedBounds, IngestPolicy, NodeTopic, TopicId, UnixMillis};
-use kukuri_event::UnixSeconds;
+use kukuri_core::{
+    Act, Facts, FeedBounds, IngestPolicy, NodeTopic, Outcome, TopicId, UnixMillis, UnlinkReason,
+};
+use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::Store;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::postgres::{Cluster, Durability};
 
 use super::known::TOPICS_MAX;
-use kukuri_core::Act;
-
 use super::*;
 use crate::bounds::Bounds;
 use crate::facts::Loaded;
@@ -32,16 +32,25 @@ fn note(content: &str) -> Arc<[Command]> {
     batch(Act::Publish(Author::numbered(1).admit(&draft, NOW)))
 }
 
-#[tokio::test]
-async fn new_events_are_written_without_a_look() {
-    let cluster = Cluster::start(Durability::Fast).unwrap();
+/// A database with one topic, and a session for each of the programs on it.
+async fn sessions<const N: usize>(cluster: &Cluster, topics: &Topics) -> (Server, [Session; N]) {
     let url = cluster.create_database();
     let options = Options { fsync: Fsync::AnyForTests, ..Options::STANDARD };
     let epoch = PostgresStore::open(&url, options).await.unwrap().bounds().await.unwrap().epoch;
     let server = Server::parse(&url).unwrap();
-    let topics = Topics::default();
-    let mut session = Session::open(&server, Fsync::AnyForTests, epoch, 1_000).await.unwrap();
-    session.run(&batch(Act::carry(topic(), "all")), &topics).await.unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..N {
+        let opened = Session::open(&server, Fsync::AnyForTests, epoch, 1_000, Arc::default());
+        sessions.push(opened.await.unwrap());
+    }
+    sessions[0].run(&batch(Act::carry(topic(), "all")), topics).await.unwrap();
+    (server, sessions.try_into().ok().unwrap())
+}
+
+#[tokio::test]
+async fn new_events_are_written_without_a_look() {
+    let (cluster, topics) = (Cluster::start(Durability::Fast).unwrap(), Topics::default());
+    let (_, [mut session]) = sessions(&cluster, &topics).await;
     assert!(session.run_unseen(&note("a"), &topics).await.unwrap().is_none(), "nothing is known");
     session.run(&note("a"), &topics).await.unwrap();
 
@@ -54,6 +63,60 @@ async fn new_events_are_written_without_a_look() {
         assert!(session.run_unseen(&note("d"), &topics).await.unwrap().is_none(), "in doubt");
     }
     assert!(session.run_unseen(&note("d"), &topics).await.unwrap().is_some());
+}
+
+/// Lets go of the event of a batch, and says how many have left.
+async fn purge(session: &mut Session, topics: &Topics, events: BTreeSet<EventId>) -> u64 {
+    let (events, reason) =
+        (events.into_iter().collect(), UnlinkReason::Before(UnixMillis(i64::MAX)));
+    let unlink = batch(Act::Unlink { topic: topic(), events, reason });
+    match &session.run(&unlink, topics).await.unwrap().outcomes[..] {
+        [Outcome::Removed(removed)] => removed.events,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_was_foreseen_is_read_again_once_it_may_have_changed() {
+    let (cluster, topics) = (Cluster::start(Durability::Fast).unwrap(), Topics::default());
+    let (server, [mut one, mut other]) = sessions(&cluster, &topics).await;
+    let mut reader = server.connect(Role::Setup).await.unwrap();
+    let notes = ["a", "b", "c"].map(note);
+    for note in &notes {
+        one.run(note, &topics).await.unwrap();
+    }
+    let [a, b, c] = notes.map(|note| needs(&note).events);
+    let expected = one.expected;
+    let mut look = async |events: &BTreeSet<EventId>| {
+        let needs = ReadSet { events: events.clone(), ..ReadSet::default() };
+        facts::load(&mut reader, &topics, expected, &needs).await.unwrap()
+    };
+    let is_true = |session: &Session, events: &BTreeSet<EventId>| {
+        let needs = ReadSet { events: events.clone(), ..ReadSet::default() };
+        let foreseen = session.foresight.take(&needs).expect("it was foreseen");
+        foreseen.at(session.known.as_ref().unwrap().revision(), &session.written).is_ok()
+    };
+
+    one.foresight.keep(look(&a).await);
+    one.run(&note("another"), &topics).await.unwrap();
+    assert!(is_true(&one, &a), "others have come since");
+
+    let early = look(&a).await;
+    one.foresight.keep(look(&a).await);
+    assert_eq!(purge(&mut one, &topics, a.clone()).await, 1);
+    assert!(one.foresight.take(&ReadSet { events: a.clone(), ..ReadSet::default() }).is_none());
+    one.foresight.keep(early);
+    assert_eq!(purge(&mut one, &topics, a).await, 0, "this session has changed it");
+
+    one.foresight.keep(look(&b).await);
+    assert_eq!(purge(&mut other, &topics, b.clone()).await, 1);
+    assert_eq!(purge(&mut one, &topics, b).await, 0, "another session has changed it");
+
+    one.foresight.keep(look(&c).await);
+    for nth in 0..=foresight::BATCHES_MAX {
+        one.run(&note(&nth.to_string()), &topics).await.unwrap();
+    }
+    assert!(!is_true(&one, &c), "so many batches are not remembered");
 }
 
 fn loaded(topics: Range<usize>) -> Loaded {

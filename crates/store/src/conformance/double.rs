@@ -1,6 +1,7 @@
 //! Stores that stand in for others in tests: they do most of what they are asked as the store
 //! behind them does it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,6 +29,10 @@ pub trait Double: Send + Sync + 'static {
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
         self.behind().facts(needs).await
+    }
+
+    async fn foresee(&self, events: BTreeSet<EventId>) {
+        self.behind().foresee(events).await;
     }
 
     async fn query(&self, query: Query) -> Result<Hits, QueryError> {
@@ -112,6 +117,10 @@ impl<D: Double> Store for D {
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
         Double::facts(self, needs).await
+    }
+
+    async fn foresee(&self, events: BTreeSet<EventId>) {
+        Double::foresee(self, events).await;
     }
 
     async fn query(&self, query: Query) -> Result<Hits, QueryError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
-use kukuri_core::{Command, Cursor, Cutoffs, Seq, TopicId, UnixMillis};
+use kukuri_core::{Command, Cursor, Cutoffs, Seq, TopicId, UnixMillis, needs};
 use kukuri_event::UnixSeconds;
 use kukuri_store::{Query, QueryError, Scope, Store, StoreError, Tidied};
 
@@ -22,6 +22,9 @@ const REOPENED_PERCENT: u32 = 2;
 
 /// How often space is given back between batches, which nobody may notice.
 const TIDIED_PERCENT: u32 = 2;
+/// How often a batch is foreseen, and how soon it comes.
+const FORESEEN_PERCENT: u32 = 50;
+const FORESEEN_BATCHES: usize = 3;
 
 /// A budget so small that a back end may well refuse, and how often it is tried.
 const ROWS_FEW: usize = 5;
@@ -77,8 +80,15 @@ pub async fn differential(
     let mut dice = seed.dice();
     let mut pair = Pair { reference, candidate, seed, batch: 0 };
     let start = pair.bounds().await?;
-    for batch in batches(commands, &mut dice) {
-        pair.apply(batch).await?;
+    let batches = batches(commands, &mut dice);
+    for (nth, batch) in batches.iter().enumerate() {
+        // What is foreseen may change before its turn comes.
+        if dice.chance(FORESEEN_PERCENT)
+            && let Some(soon) = batches.get(nth + dice.below(FORESEEN_BATCHES))
+        {
+            candidate.foresee(needs(soon).events).await;
+        }
+        pair.apply(Arc::clone(batch)).await?;
         if dice.chance(REOPENED_PERCENT) {
             pair.same("reopenings", &Ok(()), &candidate.reopen().await)?;
         }
