@@ -140,17 +140,18 @@ async fn beside(
     args: &PurgeArgs,
     left_max: &mut u64,
 ) -> anyhow::Result<Vec<Window>> {
-    let mut windows = Vec::new();
+    let (mut windows, mut left) = (Vec::new(), 0);
     for _ in 0..TURN_WINDOWS {
         let window = Window::measure(running, args.window).await?;
-        if running.metric(REMOVED)? >= *left_max {
+        left = running.metric(REMOVED)?;
+        if left >= *left_max {
             *left_max = 0;
             return Ok(windows);
         }
         ensure!(window.left > 0, "nothing leaves: {}", running.stderr());
         windows.push(window);
     }
-    *left_max -= running.metric(REMOVED)?;
+    *left_max -= left;
     Ok(windows)
 }
 

@@ -8,7 +8,8 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar};
 use kukuri_core::{Belief, Look, NodeTopic, Removed, Stats, TopicId, UnixMillis, Usage, plan};
 use kukuri_lane::Lane;
 use kukuri_store::{Store, Tidied, node_state};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::cli::{Common, PurgeArgs};
 use crate::config::{ClockTrust, Config};
@@ -147,7 +148,7 @@ struct Plan {
     now: UnixMillis,
 }
 
-/// What leaves gives its space back meanwhile, as it does in a running node.
+/// What leaves gives its space back meanwhile, and at the end.
 async fn sweep(
     opened: &Opened,
     lane: &Lane,
@@ -155,24 +156,31 @@ async fn sweep(
     bar: &ProgressBar,
     total: &mut Removed,
 ) -> anyhow::Result<()> {
-    let store = &*opened.store;
-    let mut tidying = interval_at(Instant::now() + TIDY_INTERVAL, TIDY_INTERVAL);
-    tidying.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    {
-        let mut leaving = std::pin::pin!(let_go(store, lane, plan, bar, total));
-        loop {
-            tokio::select! {
-                left = &mut leaving => break left?,
-                // Whoever is in the way now may be gone when all has left.
-                _ = tidying.tick() => drop(give_back(store).await?),
-            }
-        }
-    }
+    let (store, over) = (&*opened.store, Notify::new());
+    let leaving = async {
+        let left = let_go(store, lane, plan, bar, total).await;
+        over.notify_one();
+        left
+    };
+    // Neither waits for the other: who is about to leave may be what the other waits for.
+    let (left, ()) = tokio::join!(leaving, give_back_until(store, &over));
+    left?;
     bar.set_message(format!("{} gone; giving space back", summed(*total)));
     if let Some(why) = give_back(store).await? {
         eprintln!("some space is given back later, by the running node: {why}");
     }
     Ok(())
+}
+
+/// What cannot be given back now is tried again, and at the end it is told.
+async fn give_back_until(store: &dyn Store, over: &Notify) {
+    while timeout(TIDY_INTERVAL, over.notified()).await.is_err() {
+        match give_back(store).await {
+            Ok(None) => {}
+            Ok(Some(why)) => tracing::debug!(why, "space is given back later"),
+            Err(error) => tracing::debug!(%error, "space is given back later"),
+        }
+    }
 }
 
 async fn let_go(

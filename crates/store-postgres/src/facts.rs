@@ -1,5 +1,6 @@
 //! Loading the keys that the rules ask for, with the bounds of the feed: one statement, however many they
-//! are. What follows from what was found takes a second one, where it was not foreseen by the first.
+//! are. What follows from what was found takes a second one, where it was not foreseen by the first; and what was
+//! looked up too early a third.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::bounds::{Bounds, Expected};
 use crate::error::Fault;
-use crate::lane::foresight::{Foreseen, Written};
+use crate::lane::foresight::{Changed, Foreseen};
 use crate::migrate;
 use crate::numbers::TopicNumbers;
 use crate::rows::{self, columns, record_columns};
@@ -129,7 +130,7 @@ pub(crate) async fn load_free(
     topics: &Topics,
     expected: Expected,
     batch: &[Command],
-    before: Option<(Foreseen, &Written)>,
+    before: Option<(Foreseen, &Changed)>,
 ) -> Result<Option<Loaded>, Fault> {
     let mut needs = needs(batch);
     if let Some((foreseen, _)) = &before {
@@ -140,7 +141,7 @@ pub(crate) async fn load_free(
     let Some(mut loaded) = load_free_round(connection, topics, expected, &needs).await? else {
         return Ok(None);
     };
-    let foreseen = before.map(|(foreseen, written)| foreseen.at(loaded.revision, written));
+    let foreseen = before.map(|(foreseen, changed)| foreseen.at(loaded.revision, changed));
     let mut more = ReadSet::default();
     match foreseen {
         Some(Ok(facts)) => loaded.facts.extend(facts),

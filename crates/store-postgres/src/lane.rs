@@ -26,7 +26,7 @@ use crate::partition::Partitions;
 use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
 use crate::write::{Places, Premise, topics_of, write};
-use foresight::Foresight;
+use foresight::{Changed, Foresight};
 use known::{Known, only_new};
 
 /// How long one try may take: connecting (10 s), waiting for the fence and then for the lock (5 s each), and
@@ -54,9 +54,9 @@ pub(crate) struct Session {
     expected: Expected,
     /// What the last batch has left behind.
     known: Option<Known>,
-    /// What was looked up for batches to come, and what was written since.
+    /// What was looked up for batches to come, and what has changed since.
     foresight: Arc<Foresight>,
-    written: foresight::Written,
+    changed: Changed,
     /// How many more batches lock before they look.
     crowded_batches: u32,
     /// How many more batches look before they write.
@@ -89,7 +89,7 @@ impl Session {
             expected,
             known: None,
             foresight,
-            written: foresight::Written::default(),
+            changed: Changed::default(),
             crowded_batches: 0,
             doubtful_batches: 0,
         })
@@ -157,7 +157,7 @@ impl Session {
         topics: &Topics,
     ) -> Result<Option<Decision>, Fault> {
         let foreseen = self.foresight.take(&needs(batch));
-        let before = foreseen.map(|foreseen| (foreseen, &self.written));
+        let before = foreseen.map(|foreseen| (foreseen, &self.changed));
         let connection = &mut self.connection;
         let loaded = facts::load_free(connection, topics, self.expected, batch, before).await?;
         let Some(loaded) = loaded else { return Ok(None) };
@@ -193,7 +193,7 @@ impl Session {
         let places = Places { numbers: &numbers, partitions: &self.partitions };
         match write(&mut self.connection, places, decision, premise).await {
             Ok(()) => {
-                self.written.add(revision, decision);
+                self.changed.add(revision, decision);
                 self.known = self.known.take().and_then(|known| known.after(decision));
                 Ok(Written::Done)
             }
@@ -204,6 +204,8 @@ impl Session {
 
     async fn run_locked(&mut self, batch: &[Command], topics: &Topics) -> Result<Decision, Fault> {
         self.crowded_batches = self.crowded_batches.saturating_sub(1);
+        // Under the lock everything is read anew.
+        drop(self.foresight.take(&needs(batch)));
         loop {
             let connection = &mut self.connection;
             raw_sql(BEGIN_LOCKED).execute(&mut *connection).await?;
@@ -226,7 +228,7 @@ impl Session {
             write(connection, places, &decision, premise).await?;
             raw_sql("COMMIT").execute(connection).await?;
             topics.numbers.commit(numbers);
-            self.written.add(revision, &decision);
+            self.changed.add(revision, &decision);
             self.known = self.known.take().and_then(|known| known.after(&decision));
             return Ok(decision);
         }

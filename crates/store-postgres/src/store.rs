@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::check::check;
 use crate::error::Fault;
 use crate::facts::Loaded;
-use crate::lane::foresight::Foresight;
+use crate::lane::foresight::{EVENTS_MAX, Foresight};
 use crate::lane::{APPLY_LIMIT, Session};
 use crate::migrate;
 use crate::notify::{self, Watched, publish};
@@ -136,15 +136,16 @@ impl PostgresStore {
     async fn open_lane(&self) -> Result<Box<Session>, Fault> {
         let Options { fsync, partition_rows_min, .. } = self.options;
         let foresight = Arc::clone(&self.foresight);
+        foresight.clear();
         let session = Session::open(&self.server, fsync, self.epoch, partition_rows_min, foresight);
         session.await.map(Box::new)
     }
 
     /// What there is of some keys, and at which revision.
-    async fn load(&self, needs: ReadSet) -> Result<Loaded, StoreError> {
+    async fn load(&self, read: Read, needs: ReadSet) -> Result<Loaded, StoreError> {
         limited(async {
             let (topics, expected) = (&self.topics, self.readers.expected());
-            let mut at = self.readers.snapshot(Read::Glance).await?;
+            let mut at = self.readers.snapshot(read).await?;
             let loaded = facts::load(at.connection(), topics, expected, &needs).await?;
             at.end(loaded).await
         })
@@ -205,11 +206,15 @@ impl Store for PostgresStore {
     }
 
     async fn facts(&self, needs: ReadSet) -> Result<Facts, StoreError> {
-        Ok(self.load(needs).await?.facts)
+        Ok(self.load(Read::Glance, needs).await?.facts)
     }
 
     async fn foresee(&self, events: BTreeSet<EventId>) {
-        match self.load(ReadSet { events, ..ReadSet::default() }).await {
+        if events.len() > EVENTS_MAX {
+            return;
+        }
+        // Live delivery waits for no purge.
+        match self.load(Read::Question, ReadSet { events, ..ReadSet::default() }).await {
             Ok(loaded) => self.foresight.keep(loaded),
             Err(error) => tracing::debug!(%error, "events are looked up in their turn"),
         }

@@ -29,8 +29,8 @@ const BATCH_EVENTS: usize = 1024;
 /// Rates are read from counters about so often: a moment that ends with neither side's end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A node that runs lets go of a third as many events per second.
-const PACE: u32 = 3;
+/// A node that runs lets go of so many times fewer events per second.
+const TIMES_FASTER: u32 = 3;
 
 /// Events that are put in beside a purge: enough to see its rate.
 const FRESH_EVENTS_MAX: usize = 100_000;
@@ -157,7 +157,7 @@ async fn announce(backend: &Backend, lane: &Lane, kind: Kind) -> anyhow::Result<
     let mut given_back = GivenBack::new(backend);
     let (cpu, server_cpu, start) = (backend.cpu(), backend.server_cpu(), Instant::now());
     let left = AtomicU64::new(0);
-    let mut tidying = interval(TIDY_INTERVAL / PACE);
+    let mut tidying = interval(TIDY_INTERVAL / TIMES_FASTER);
     let purge = purge(&*backend.store, lane, Pace::Unbounded, &left);
     let mut purge = std::pin::pin!(purge);
     loop {

@@ -13,7 +13,8 @@ use super::{Aging, Ended, Keeper, Pace, Sweep, UpkeepError};
 /// How often what has aged is looked for, in every topic.
 const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
 /// How often space is given back while events leave: the more of it at once, the less it costs, and the longer
-/// it takes. Until then fewer events leave than a partition of PostgreSQL holds, so that one is dropped at a time.
+/// it takes. Until then fewer events leave at our pace than the smallest partition of PostgreSQL holds, so that as
+/// a rule one is dropped at a time.
 pub const TIDY_INTERVAL: Duration = Duration::from_secs(10);
 /// How much space is given back between two rounds, in steps of the store.
 const TIDY_STEPS_MAX: usize = 64;

@@ -11,6 +11,9 @@ use kukuri_event::EventId;
 
 use crate::facts::Loaded;
 
+/// More events are not looked up before their turn: bodies are up to 64 KiB each.
+pub(crate) const EVENTS_MAX: usize = 512;
+
 /// How many batches may be written between a look and its use.
 pub(super) const BATCHES_MAX: usize = 64;
 
@@ -27,6 +30,11 @@ pub(crate) struct Foreseen {
 impl Foresight {
     pub fn keep(&self, loaded: Loaded) {
         *self.lock() = Some(Foreseen { revision: loaded.revision, facts: loaded.facts });
+    }
+
+    /// A new session knows nothing of what was read before it.
+    pub fn clear(&self) {
+        *self.lock() = None;
     }
 
     /// What is known of the events that a batch needs. It is not needed again.
@@ -60,9 +68,9 @@ impl Foreseen {
     }
 
     /// What these events are at a later revision; otherwise which ones have to be read again.
-    pub fn at(self, revision: i64, written: &Written) -> Result<Facts, BTreeSet<EventId>> {
+    pub fn at(self, revision: i64, changed: &Changed) -> Result<Facts, BTreeSet<EventId>> {
         let Self { revision: since, facts } = self;
-        match written.is_unchanged(&facts, since, revision) {
+        match changed.is_unchanged(&facts, since, revision) {
             true => Ok(facts),
             false => Err(facts.records.into_keys().collect()),
         }
@@ -71,13 +79,13 @@ impl Foreseen {
 
 /// Which events the last batches of a session have changed.
 #[derive(Default)]
-pub(crate) struct Written {
+pub(crate) struct Changed {
     /// What the last of them has left behind.
     revision: i64,
     batches: VecDeque<Vec<EventId>>,
 }
 
-impl Written {
+impl Changed {
     /// Remembers the batch that was decided at a revision, and is written.
     pub fn add(&mut self, decided_at: i64, decision: &Decision) {
         if self.revision != decided_at {
@@ -96,7 +104,7 @@ impl Written {
     fn is_unchanged(&self, facts: &Facts, since: i64, until: i64) -> bool {
         let Ok(batches) = usize::try_from(until - since) else { return false };
         let is_known = batches == 0 || until == self.revision && batches <= self.batches.len();
-        let mut changed = self.batches.iter().rev().take(batches).flatten();
-        is_known && !changed.any(|id| facts.records.contains_key(id))
+        let mut ids = self.batches.iter().rev().take(batches).flatten();
+        is_known && !ids.any(|id| facts.records.contains_key(id))
     }
 }
