@@ -247,3 +247,52 @@ async fn foretell(
     eprintln!("would purge {at_least}{}; nothing was changed", summed(total));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use kukuri_store::conformance::double::Double;
+    use kukuri_store::{Model, StoreError};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    /// Has something to give back each time, and cannot do so at first.
+    #[derive(Default)]
+    struct Giving {
+        model: Model,
+        turns: AtomicUsize,
+    }
+
+    #[async_trait::async_trait]
+    impl Double for Giving {
+        fn behind(&self) -> &dyn Store {
+            &self.model
+        }
+
+        async fn tidy(&self) -> Result<Tidied, StoreError> {
+            match self.turns.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(StoreError::Unavailable("no connection is free".into())),
+                1 => Ok(Tidied::Blocked("somebody reads".into())),
+                turn if turn % 2 == 0 => Ok(Tidied::More),
+                _ => Ok(Tidied::Done),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn space_is_given_back_while_events_leave_whatever_is_in_the_way() {
+        let (store, over, start) = (Giving::default(), Notify::new(), Instant::now());
+        let leaving = async {
+            while store.turns.load(Ordering::Relaxed) < 6 {
+                sleep(Duration::from_secs(1)).await;
+            }
+            over.notify_one();
+        };
+        tokio::join!(leaving, give_back_until(&store, &over));
+        assert_eq!(store.turns.load(Ordering::Relaxed), 6, "twice in vain, and twice in two steps");
+        assert!(start.elapsed() >= 4 * TIDY_INTERVAL);
+    }
+}
