@@ -130,9 +130,9 @@ pub(crate) async fn load_free(
     topics: &Topics,
     expected: Expected,
     batch: &[Command],
+    mut needs: ReadSet,
     before: Option<(Foreseen, &Changed)>,
 ) -> Result<Option<Loaded>, Fault> {
-    let mut needs = needs(batch);
     if let Some((foreseen, _)) = &before {
         let facts = foreseen.facts();
         needs.events.retain(|id| !facts.records.contains_key(id));

@@ -156,10 +156,10 @@ impl Session {
         batch: &[Command],
         topics: &Topics,
     ) -> Result<Option<Decision>, Fault> {
-        let foreseen = self.foresight.take(&needs(batch));
-        let before = foreseen.map(|foreseen| (foreseen, &self.changed));
-        let connection = &mut self.connection;
-        let loaded = facts::load_free(connection, topics, self.expected, batch, before).await?;
+        let needs = needs(batch);
+        let before = self.foresight.take(&needs).map(|foreseen| (foreseen, &self.changed));
+        let (connection, expected) = (&mut self.connection, self.expected);
+        let loaded = facts::load_free(connection, topics, expected, batch, needs, before).await?;
         let Some(loaded) = loaded else { return Ok(None) };
         self.known = Some(Known::of(&loaded, self.known.take()));
         let (revision, feed) = (loaded.revision, loaded.bounds.feed);
@@ -205,7 +205,7 @@ impl Session {
     async fn run_locked(&mut self, batch: &[Command], topics: &Topics) -> Result<Decision, Fault> {
         self.crowded_batches = self.crowded_batches.saturating_sub(1);
         // Under the lock everything is read anew.
-        drop(self.foresight.take(&needs(batch)));
+        self.foresight.clear();
         loop {
             let connection = &mut self.connection;
             raw_sql(BEGIN_LOCKED).execute(&mut *connection).await?;

@@ -32,7 +32,7 @@ impl Foresight {
         *self.lock() = Some(Foreseen { revision: loaded.revision, facts: loaded.facts });
     }
 
-    /// A new session knows nothing of what was read before it.
+    /// For who reads everything anew: another session, or one that holds the lock.
     pub fn clear(&self) {
         *self.lock() = None;
     }
