@@ -155,37 +155,47 @@ const COMMANDS_PER_BATCH: usize = 6;
 const BATCHES_PER_ROUND: usize = 10;
 const REPLAYS_PER_ROUND: usize = 150;
 
+/// Histories until all that is to be met was met: what is rare comes up twice in one, and forty times in another.
+const HISTORIES_MAX: u64 = 20;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn replays_follow_the_specification_in_memory() {
     let seed = Seed::of_run("replays_follow_the_specification_in_memory");
-    compare(Arc::new(Model::default()), seed).await;
+    compare(seed, || ((), Arc::new(Model::default()))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replays_follow_the_specification_on_sqlite() {
-    let (_directory, store) = sqlite();
-    compare(store, Seed::of_run("replays_follow_the_specification_on_sqlite")).await;
+    compare(Seed::of_run("replays_follow_the_specification_on_sqlite"), sqlite).await;
 }
 
-/// Random histories in which events are linked, unlinked, deleted, purged and come back. At many
-/// moments of each, random subscriptions come late by any number of rows.
-async fn compare(store: Arc<dyn Store>, seed: Seed) {
+async fn compare<D>(seed: Seed, open: impl Fn() -> (D, Arc<dyn Store>)) {
+    let mut seen = Seen::default();
+    for nth in 0..HISTORIES_MAX {
+        let (_directory, store) = open();
+        compare_one(store, seed.part(nth), &mut seen).await;
+        if seen.is_enough() {
+            println!("{seen:?} in {} histories", nth + 1);
+            return;
+        }
+    }
+    panic!("rules that come to mind first would not have been noticed: {seen:?}");
+}
+
+/// A random history in which events are linked, unlinked, deleted, purged and come back. At many
+/// moments of it, random subscriptions come late by any number of rows.
+async fn compare_one(store: Arc<dyn Store>, seed: Seed, seen: &mut Seen) {
     let (world, mut dice) = (World::new(seed, 0, EVENTS), seed.part(1).dice());
     let stage = Stage::new(store, &RINGS_ROWS).await;
     let commands = untrimmed(&world, &mut dice, COMMANDS);
     let batches: Vec<&[Command]> = commands.chunks(COMMANDS_PER_BATCH).collect();
-    let mut seen = Seen::default();
     for round in batches.chunks(BATCHES_PER_ROUND) {
         for batch in round {
             stage.store.apply((*batch).into()).await.unwrap();
         }
         stage.settle().await;
-        replay_some(&stage, &world, &mut dice, &mut seen).await;
+        replay_some(&stage, &world, &mut dice, seen).await;
     }
-    // Rules that come to mind first would have been noticed.
-    assert!(seen.given > 300, "{seen:?}");
-    assert!(seen.gone > 300, "{seen:?}");
-    assert!(seen.by_other_topics > 10, "{seen:?}");
 }
 
 async fn replay_some(stage: &Stage, world: &World, dice: &mut Dice, seen: &mut Seen) {
@@ -210,6 +220,12 @@ struct Seen {
     gone: usize,
     /// Rows that are given although their own topic has lost the event.
     by_other_topics: usize,
+}
+
+impl Seen {
+    fn is_enough(&self) -> bool {
+        self.given > 300 && self.gone > 300 && self.by_other_topics > 10
+    }
 }
 
 /// The rule, over the whole history: a row is replayed if it made its event new to the subscription,
