@@ -4,6 +4,7 @@ mod any;
 mod attempt;
 mod chunk;
 mod config;
+mod doubt;
 mod fault;
 mod finish;
 mod operate;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use kukuri_store::backup::new_file;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -68,6 +69,11 @@ async fn connect(place: &Place, name: ConsumerName, role: Role) -> Result<Desk, 
         match place {
             Place::Directory { directory, sync } => {
                 let file = file_in(directory, name);
+                if role == Role::Writer {
+                    // It is for the node to read, and for nobody else on the machine. What is wrong with
+                    // the place, the library says right after this.
+                    let _ = new_file(&file);
+                }
                 Ok(Desk::new(Connection::Sqlite(Box::new(
                     sqlite(*sync, role).filename(file).connect().await?,
                 ))))

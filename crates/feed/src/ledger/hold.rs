@@ -155,17 +155,23 @@ impl Ledger {
         writing.commit().await
     }
 
-    /// Says, durably, that a row is about to be tried alone. How often it was, this time included; none if
-    /// somebody else has the generation.
-    pub async fn try_alone(&self, held: &Hold, seq: Seq) -> Result<Option<i64>, DeskError> {
+    /// Says, durably, that a row is about to be tried alone. How often it was, this time included, but for
+    /// times that were survived: this one stands for the last one if that was; none if somebody else has the
+    /// generation.
+    pub async fn try_alone(
+        &self,
+        held: &Hold,
+        seq: Seq,
+        survived: bool,
+    ) -> Result<Option<i64>, DeskError> {
         let mut writing = self.home.write().await?;
         let sql = format!(
             "UPDATE consumer_offsets SET tried_seq = $4,
-                tries = CASE WHEN tried_seq = $4 THEN tries + 1 ELSE 1 END
+                tries = CASE WHEN tried_seq = $4 THEN tries + $5 ELSE 1 END
              {OWN} RETURNING tries"
         );
         let mut values = self.own(held);
-        values.push(seq.0.into());
+        values.extend([Value::from(seq.0), i64::from(!survived).into()]);
         let row = writing.desk().row(&sql, values).await?;
         let tries = row.map(|row| row.int(0)).transpose()?;
         writing.commit().await?;

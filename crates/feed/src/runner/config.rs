@@ -23,6 +23,9 @@ pub struct RunnerConfig {
     /// The pauses between tries of a database that is away.
     pub backoff_min: Duration,
     pub backoff_max: Duration,
+    /// How many times in a row a generation that is built may differ from the active one while rows come in, so
+    /// that either may have seen more than the other. The last time, it halts.
+    pub differences_max: u32,
     /// How long a retired generation stays for those who are reading it.
     pub retired_keep: Duration,
     /// Asked before every batch: why nothing may be written now, if that is so. The line stops meanwhile.
@@ -47,6 +50,8 @@ impl RunnerConfig {
             try_pauses: [0, 50, 200, 800, 3000].map(Duration::from_millis).to_vec(),
             backoff_min: Duration::from_millis(250),
             backoff_max: Duration::from_secs(30),
+            // They take half a minute at least.
+            differences_max: 24,
             retired_keep: Duration::from_secs(60),
             obstacle: None,
             probe: None,

@@ -1,19 +1,15 @@
 //! The end of a rebuild: the new generation is compared with the old one at the same row, and takes over.
 
-use kukuri_core::Seq;
-
+use super::doubt::Doubt;
 use super::fault::Fault;
 use super::worker::Next;
 use super::{Shared, Step};
 use crate::ledger::{GenerationState, Hold, Role, Wish};
 use crate::{Consumer, Desk, Digest, Generation, Sample};
 
-/// Up to so many rows of the feed, all of what was made from them is hashed, and a sample beyond.
-const HASHED_SEQ_MAX: Seq = Seq(20_000);
-
 impl<C: Consumer> Shared<C> {
     /// Lets a generation that has read everything take over, if it holds what the active one holds.
-    pub(super) async fn finish(&self, hold: &mut Hold) -> Result<Next, Fault> {
+    pub(super) async fn finish(&self, hold: &mut Hold, doubt: &mut Doubt) -> Result<Next, Fault> {
         let view = self.ledger.view().await?;
         let active = view.with_role(Role::Active);
         let comparable =
@@ -21,7 +17,7 @@ impl<C: Consumer> Shared<C> {
         match comparable {
             // It comes after, if it lives; who waits for it looks again.
             Some(active) if active.cursor.seq < hold.cursor.seq => Ok(Next::Wait),
-            Some(_) => self.compare_and_switch(hold).await,
+            Some(_) => self.compare_and_switch(hold, doubt).await,
             None => {
                 if let Some(active) = active {
                     tracing::warn!(
@@ -57,7 +53,7 @@ impl<C: Consumer> Shared<C> {
 
     /// All in one transaction, during which the old generation stays where it is: the new one comes to the
     /// same row, both are looked at, and the new one takes over.
-    async fn compare_and_switch(&self, hold: &mut Hold) -> Result<Next, Fault> {
+    async fn compare_and_switch(&self, hold: &mut Hold, doubt: &mut Doubt) -> Result<Next, Fault> {
         let mut writing = self.ledger.home.write().await?;
         let Some((old, at)) = self.ledger.lock_active(writing.desk()).await? else {
             return Ok(Next::More);
@@ -85,14 +81,21 @@ impl<C: Consumer> Shared<C> {
         if !self.still(writing.desk(), &moved).await? {
             return Err(Fault::Fenced);
         }
-        let sample =
-            if at <= HASHED_SEQ_MAX { Sample::All } else { Sample::FirstByte(rand::random()) };
+        // Both stay as they are from here on. Without a row beyond this one, neither can have seen more.
+        let settled = self.store.bounds().await?.head == at;
+        let sample = doubt.sample(at, rand::random());
         let (was, is) = self.digests(writing.desk(), old, hold.generation, sample).await?;
         self.reach(Step::Compared);
         if was != is {
             writing.roll_back().await?;
+            let differences = doubt.differs(sample);
+            if !settled && differences < self.config.differences_max {
+                tracing::warn!(consumer = %self.consumer.name(), %old, new = %hold.generation, %at, differences, "a generation differs from the active one, which has more rows to come: it is compared again");
+                return Ok(Next::Wait);
+            }
+            let place = if settled { "at" } else { "again and again, now at" };
             return Err(Fault::Broken(format!(
-                "generation {} differs from {old} at row {at}: {} rows and hash {:016x} against {} and {:016x}; \
+                "generation {} differs from {old} {place} row {at}: {} rows and hash {:016x} against {} and {:016x}; \
                  `consumer rebuild {name} --accept` takes it all the same, `--cancel` drops it",
                 hold.generation,
                 is.rows,

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::chunk::{Chunk, check_last_row};
+use super::doubt::Doubt;
 use super::fault::Fault;
 use super::{OnLoss, Shared, Step, Wakeup};
 use crate::ledger::{CAREFUL_ROWS, Care, FEED_WINDOW, Hold, Role};
@@ -24,7 +25,7 @@ const KILLS_MAX: i64 = 3;
 /// A consumer is broken when more rows than these were parked among the last thousand.
 const PARKED_RECENT_MAX: usize = 50;
 const RECENT_ROWS: i64 = 1000;
-/// How often a generation that is built is compared with the active one, at most.
+/// How often a generation that is built looks whether it is time to be compared with the active one.
 const FINISH_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) struct Worker<C: Consumer> {
@@ -36,7 +37,11 @@ pub(super) struct Worker<C: Consumer> {
     /// The rows that were parked of late.
     parked: VecDeque<Seq>,
     renewed_at: Instant,
-    finished_at: Option<Instant>,
+    /// When the end was last looked for, and how long it is not looked for again.
+    finished: Option<(Instant, Duration)>,
+    doubt: Doubt,
+    /// The row that was tried alone last. Who comes back to it was not ended by it.
+    survived: Option<Seq>,
 }
 
 /// How the work on a generation came to an end.
@@ -62,7 +67,9 @@ impl<C: Consumer> Worker<C> {
             limit,
             parked: VecDeque::new(),
             renewed_at: Instant::now(),
-            finished_at: None,
+            finished: None,
+            doubt: Doubt::default(),
+            survived: None,
         }
     }
 
@@ -198,8 +205,10 @@ impl<C: Consumer> Worker<C> {
     /// Handles a chunk, or finds out which of its rows cannot be handled, or parks the one that cannot.
     async fn handle(&mut self, hold: &mut Hold, chunk: &Chunk) -> Result<(), Fault> {
         if hold.care() == Care::Alone && !chunk.updates.is_empty() {
-            let tries = self.shared.ledger.try_alone(hold, chunk.first).await?;
+            let survived = self.survived == Some(chunk.first);
+            let tries = self.shared.ledger.try_alone(hold, chunk.first, survived).await?;
             let tries = tries.ok_or(Fault::Fenced)?;
+            self.survived = Some(chunk.first);
             if tries > KILLS_MAX {
                 let why = format!("{KILLS_MAX} times, who worked on it ended without a word");
                 return self.park(hold, chunk, &why, tries - 1).await;
@@ -252,12 +261,15 @@ impl<C: Consumer> Worker<C> {
 
     /// At the end of what there is: a generation that is built may take over.
     async fn finish(&mut self, hold: &mut Hold) -> Result<Next, Fault> {
-        let due = self.finished_at.is_none_or(|at| at.elapsed() >= FINISH_INTERVAL);
+        let due = self.finished.is_none_or(|(at, pause)| at.elapsed() >= pause);
         if hold.role != Role::Building || !due {
             return Ok(Next::Wait);
         }
-        let finished = self.shared.finish(hold).await;
-        self.finished_at = Some(Instant::now());
+        let differences = self.doubt.differences();
+        let finished = self.shared.finish(hold, &mut self.doubt).await;
+        let differs = self.doubt.differences() > differences;
+        let pause = if differs { self.doubt.pause() } else { FINISH_INTERVAL };
+        self.finished = Some((Instant::now(), pause));
         finished
     }
 

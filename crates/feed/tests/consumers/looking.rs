@@ -1,9 +1,10 @@
 //! Who only wants to know how a consumer is doing leaves no trace.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use kukuri_core::UnixMillis;
-use kukuri_feed::{Home, Runner, RunnerConfig};
+use kukuri_feed::{Home, Place, Runner, RunnerConfig};
 use kukuri_store::{Model, Store};
 
 use crate::notes::{NAME, Notes};
@@ -17,7 +18,7 @@ async fn looking_makes_nothing() {
         for _ in 0..2 {
             assert!(Home::existing(&ground.place(), NAME).await.unwrap().is_none());
         }
-        if let kukuri_feed::Place::Directory { directory, .. } = ground.place() {
+        if let Place::Directory { directory, .. } = ground.place() {
             assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
         }
 
@@ -32,4 +33,19 @@ async fn looking_makes_nothing() {
         let report = looking.unwrap().report(UnixMillis(0)).await.unwrap();
         assert!(report.generations.is_empty());
     }
+}
+
+/// What people wrote can be told from it, too.
+#[tokio::test]
+async fn only_the_owner_may_read_the_files() {
+    let (ground, store): (_, Arc<dyn Store>) = (Ground::sqlite(), Arc::new(Model::default()));
+    let runner = runner(&store, &ground, &Notes::default(), config()).await;
+    let Place::Directory { directory, .. } = ground.place() else { panic!("it is a directory") };
+    let files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{file:?}");
+    }
+    drop(runner);
 }

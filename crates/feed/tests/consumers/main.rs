@@ -5,6 +5,7 @@
 
 mod checkers;
 mod crash;
+mod doubt;
 mod fence;
 mod looking;
 mod loss;

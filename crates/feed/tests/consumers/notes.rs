@@ -20,11 +20,14 @@ pub const POISON: &str = "poison";
 pub const PANIC: &str = "panic";
 pub const REFUSED: &str = "refused";
 pub const KILL: &str = "kill";
+pub const AWAY: &str = "away";
 
 #[derive(Clone, Default)]
 pub struct Notes {
     /// How often a row has ended its worker.
     pub kills: Arc<AtomicU64>,
+    /// How often the tables are yet to be away when one that says so is written.
+    pub absences: Arc<AtomicU64>,
     /// Whether rows that cannot be handled can be, after all.
     pub healed: Arc<AtomicBool>,
     /// Whether events are left out from now on, as a mistake in a projection would do.
@@ -41,6 +44,7 @@ pub struct Effects {
     /// Whether a text that no column takes is among them, or one that ends the worker.
     refused: bool,
     kills: bool,
+    away: bool,
 }
 
 #[async_trait]
@@ -61,7 +65,8 @@ impl Consumer for Notes {
 
     fn project(&self, updates: &[Update]) -> Result<Effects, Poison> {
         let healed = self.healed.load(Ordering::Relaxed);
-        let (mut notes, mut refused, mut kills) = (BTreeMap::new(), false, false);
+        let mut notes = BTreeMap::new();
+        let (mut refused, mut kills, mut away) = (false, false, false);
         for update in updates {
             let key = (update.event_id, update.topic_id.as_str().to_owned());
             let text = match &update.what {
@@ -80,6 +85,7 @@ impl Consumer for Notes {
                 PANIC => panic!("no idea"),
                 REFUSED => refused = true,
                 KILL => kills = true,
+                AWAY => away = true,
                 _ => {}
             }
             if !self.forgetful.load(Ordering::Relaxed) {
@@ -87,7 +93,7 @@ impl Consumer for Notes {
             }
         }
         let handled = updates.iter().map(|update| update.seq.0).collect();
-        Ok(Effects { notes, handled, refused, kills })
+        Ok(Effects { notes, handled, refused, kills, away })
     }
 
     async fn create(&self, desk: &mut Desk, generation: Generation) -> Result<(), DeskError> {
@@ -137,6 +143,13 @@ impl Consumer for Notes {
         if effects.refused {
             desk.execute(&format!("INSERT INTO {handled} (seq) VALUES ($1)"), vec![(-1i64).into()])
                 .await?;
+        }
+        let absent = || {
+            let left = |left: u64| left.checked_sub(1);
+            self.absences.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+        };
+        if effects.away && absent() {
+            return Err(DeskError::Unavailable("as the test wants it".into()));
         }
         if effects.kills {
             self.kills.fetch_add(1, Ordering::Relaxed);

@@ -5,13 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use kukuri_core::{Cursor, Facts, FeedRow, ReadSet};
-use kukuri_feed::{FeedError, RunnerConfig};
+use kukuri_feed::{FeedError, Home, RunnerConfig};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::{Model, Store, StoreError};
 use kukuri_testkit::postgres::{Cluster, Durability};
 
-use crate::notes::Notes;
-use crate::rig::{Ground, Running, config, model, nothing_parked, posts, runner};
+use crate::notes::{AWAY, Notes};
+use crate::rig::{Ground, Running, config, model, nothing_parked, post, posts, runner};
+
+/// More often than a row that is tried alone may end its worker.
+const ABSENCES: u64 = 6;
 
 /// A store that is away now and then.
 struct Flaky {
@@ -122,4 +125,40 @@ async fn a_file_that_another_process_writes_to_parks_nothing() {
     running.until("a write to fail", failed).await;
     writing.roll_back().await.unwrap();
     nothing_parked(running, &*store, &other).await;
+}
+
+/// Whether the next row may be what has ended somebody. Whoever comes next finds one more who ended.
+async fn is_suspect(home: &Home) -> bool {
+    let mut snapshot = home.read().await.unwrap();
+    let sql = "SELECT COUNT(*) FROM consumer_offsets WHERE kills >= 1 AND suspect_until > last_seq";
+    let suspects = snapshot.desk().row(sql, vec![]).await.unwrap().unwrap().int(0).unwrap();
+    snapshot.end().await.unwrap();
+    suspects == 1
+}
+
+/// A row that is tried alone is counted before it is tried, for it may end its worker. It had been parked for
+/// tables that were away as often.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tables_that_are_away_while_a_row_is_tried_alone_park_nothing() {
+    for ground in Ground::both() {
+        let (ground, store): (_, Arc<dyn Store>) = (ground(), model().await);
+        let notes = Notes::default();
+        let running = Running::start(runner(&store, &ground, &notes, config()).await);
+        running.caught_up().await;
+        running.kill().await;
+        // Who is killed now and then makes others careful, and then very careful.
+        for nth in 0..2 {
+            let running = Running::start(runner(&store, &ground, &notes, config()).await);
+            post(&*store, &format!("{nth}")).await;
+            running.caught_up().await;
+            running.kill().await;
+        }
+        let home = ground.home().await;
+        assert!(is_suspect(&home).await, "whoever comes next tries the next row alone");
+        notes.absences.store(ABSENCES, Ordering::Relaxed);
+        post(&*store, AWAY).await;
+        let running = Running::start(runner(&store, &ground, &notes, config()).await);
+        nothing_parked(running, &*store, &home).await;
+        assert_eq!(notes.absences.load(Ordering::Relaxed), 0);
+    }
 }
