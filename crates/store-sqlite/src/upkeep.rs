@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use kukuri_core::{Cutoffs, FUTURE_SECONDS_BOUND, Shelf, State, TombstoneKey, TopicId, UnixMillis};
 use kukuri_event::{EventId, Kind, UnixSeconds};
 use kukuri_store::{Dated, Forgettable, Scope, StoreError};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{CachedStatement, Connection, Row, params};
 
 use crate::desk::{Desk, Snapshot};
 use crate::error::{OrStore, corrupt};
@@ -37,22 +37,19 @@ fn candidate(row: &Row<'_>) -> Result<Candidate, StoreError> {
     })
 }
 
-/// Reads rows until `max` of them are wanted.
-fn take(
-    conn: &Connection,
-    sql: &str,
-    values: impl rusqlite::Params,
-    max: usize,
-    mut wanted: impl FnMut(&Candidate) -> bool,
-) -> Result<Vec<Candidate>, StoreError> {
-    let mut select = conn.prepare_cached(sql).or_store()?;
-    let mut found = select.query(values).or_store()?;
-    let mut out = Vec::new();
-    while out.len() < max {
-        let Some(row) = found.next().or_store()? else { break };
-        out.extend(Some(candidate(row)?).filter(|candidate| wanted(candidate)));
+/// Looks for events by their numbers.
+struct ByNumber<'c>(CachedStatement<'c>);
+
+impl<'c> ByNumber<'c> {
+    fn new(conn: &'c Connection) -> Result<Self, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
+        conn.prepare_cached(&sql).map(Self).or_store()
     }
-    Ok(out)
+
+    fn find(&mut self, seq: i64) -> Result<Option<Candidate>, StoreError> {
+        let mut found = self.0.query([seq]).or_store()?;
+        found.next().or_store()?.map(candidate).transpose()
+    }
 }
 
 /// An event is taken in a day before its `created_at` at the earliest, so that what is younger than
@@ -70,7 +67,7 @@ pub(crate) fn aged(
     let has_aged = |candidate: &Candidate| {
         cutoffs.of(candidate.shelf).is_some_and(|cutoff| candidate.ingested_at <= cutoff)
     };
-    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
+    let mut events = ByNumber::new(&conn)?;
     let mut found = Vec::new();
     for (links, latest) in
         [(VISIBLE_LINKS, cutoffs.latest_visible()), (HIDDEN_LINKS, cutoffs.latest_hidden())]
@@ -85,7 +82,7 @@ pub(crate) fn aged(
             // Of current versions, which mostly stay, no more than this row is read.
             let shelf = kind.map(|kind| Shelf::of_kind(Kind(kind), State::Effective));
             if shelf.is_none_or(|shelf| cutoffs.of(shelf).is_some()) {
-                found.extend(take(&conn, &sql, [seq], 1, has_aged)?);
+                found.extend(events.find(seq)?.filter(has_aged));
             }
         }
     }
@@ -95,8 +92,10 @@ pub(crate) fn aged(
         Vec::from_iter((linked && event.ingested_at <= latest).then_some(seq.0))
     });
     for seq in new {
-        let left = max - found.len();
-        found.extend(take(&conn, &sql, [seq], left, has_aged)?);
+        if found.len() >= max {
+            break;
+        }
+        found.extend(events.find(seq)?.filter(has_aged));
     }
     let dated = |candidate: Candidate| (UnixSeconds(candidate.created_at), candidate.id);
     Ok(found.into_iter().map(dated).collect())
@@ -126,13 +125,13 @@ pub(crate) fn oldest(desk: &mut Desk, of: &Scope, max: usize) -> Result<Vec<Even
         found.extend(current_last(&conn, &sql, [topic_no], max)?);
     }
     let tail = TailAt { segment: &segment, head: bounds.head };
-    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
+    let mut events = ByNumber::new(&conn)?;
     let mut others = 0;
     for seq in tail.oldest_in(topic_no) {
         if others >= max {
             break;
         }
-        let one = take(&conn, &sql, [seq], 1, |_| true)?;
+        let one = events.find(seq)?;
         others += one.iter().filter(|candidate| candidate.shelf != Shelf::Current).count();
         found.extend(one);
     }

@@ -44,11 +44,13 @@ impl<'a> Events<'a> {
     }
 
     pub fn write(mut self, bulk: &mut Bulk, numbers: &BatchNumbers) -> Result<(), Fault> {
+        for rows in [&mut self.deleted, &mut self.updated, &mut self.inserted] {
+            rows.sort_unstable_by_key(|record| record.seq);
+        }
         keys(bulk, DELETE, &self.deleted);
         keys(bulk, UPDATE, &self.updated)
             .bind(self.updated.iter().map(|record| record.state.code()))
             .bind(self.updated.iter().map(|record| pack_links(record, numbers)));
-        self.inserted.sort_unstable_by_key(|record| record.seq);
         let bodies = self.inserted.iter().map(|record| body(record));
         let bodies = bodies.collect::<Result<Vec<&str>, Fault>>()?;
         let rows = &self.inserted;

@@ -9,7 +9,6 @@ use crate::numbers::BatchNumbers;
 use crate::packed::tag_value;
 use crate::query::tie;
 
-/// Rows of a topic go in together, so that its indexes are entered page by page.
 const INSERT_LINKS: &str = "INSERT INTO event_topics (topic_no, created_at, tie, author, seq,
         ingested_at, expires_at, kind, keep, event_id, pubkey)
     SELECT UNNEST($1::INTEGER[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
@@ -24,12 +23,11 @@ const DELETE_LINKS: &str = "DELETE FROM event_topics e
 const INSERT_TAGS: &str = "INSERT INTO event_tags (key, created_at, tie, seq, tag, value)
     SELECT UNNEST($1::BIGINT[]), UNNEST($2::BIGINT[]), UNNEST($3::BIGINT[]), UNNEST($4::BIGINT[]),
         UNNEST($5::SMALLINT[]), UNNEST($6::BYTEA[])";
+/// An event loses all its tags at once, so that two of one key need not be told apart.
 const DELETE_TAGS: &str = "DELETE FROM event_tags t
     USING (SELECT UNNEST($1::BIGINT[]) AS key, UNNEST($2::BIGINT[]) AS created_at,
-        UNNEST($3::BIGINT[]) AS tie, UNNEST($4::BIGINT[]) AS seq, UNNEST($5::SMALLINT[]) AS tag,
-        UNNEST($6::BYTEA[]) AS value) AS k
-    WHERE t.key = k.key AND t.created_at = k.created_at AND t.tie = k.tie
-        AND t.seq = k.seq AND t.tag = k.tag AND t.value = k.value";
+        UNNEST($3::BIGINT[]) AS tie, UNNEST($4::BIGINT[]) AS seq) AS k
+    WHERE t.key = k.key AND t.created_at = k.created_at AND t.tie = k.tie AND t.seq = k.seq";
 
 const INSERT_HIDDEN: &str = "INSERT INTO hidden_links (topic_no, created_at, event_id,
         ingested_at, kind)
@@ -97,15 +95,15 @@ impl<'a> Index<'a> {
     }
 
     pub fn write(self, bulk: &mut Bulk) {
-        let Self { mut new, gone, .. } = self;
+        let Self { mut new, mut gone, .. } = self;
+        new.sort();
+        gone.sort();
         place_keys(bulk.change(DELETE_LINKS, gone.links.len()), &gone.links)
             .bind(gone.links.iter().map(|row| row.record.seq.0));
         hidden_keys(bulk.change(DELETE_HIDDEN, gone.hidden.len()), &gone.hidden);
-        bind_tags(bulk.change(DELETE_TAGS, gone.tags.len()), &gone.tags);
+        tag_keys(bulk.change(DELETE_TAGS, gone.tags.len()), &gone.tags);
         end_keys(bulk.change(DELETE_ENDS, gone.ends.len()), &gone.ends);
-        new.links.sort_unstable_by_key(|row| (row.topic_no, row.record.event().created_at()));
         bind_links(bulk.insert(INSERT_LINKS, new.links.len()), &new.links);
-        new.tags.sort_unstable_by_key(|tag| tag.key);
         bind_tags(bulk.insert(INSERT_TAGS, new.tags.len()), &new.tags);
         hidden_keys(bulk.insert(INSERT_HIDDEN, new.hidden.len()), &new.hidden)
             .bind(new.hidden.iter().map(|row| row.record.ingested_at.0))
@@ -116,6 +114,15 @@ impl<'a> Index<'a> {
 }
 
 impl<'a> Rows<'a> {
+    /// In the order of their indexes, so that rows of one page are put in, or looked for, one after the other.
+    fn sort(&mut self) {
+        let place = |row: &LinkRow<'_>| (row.topic_no, row.record.event().created_at());
+        self.links.sort_unstable_by_key(place);
+        self.hidden.sort_unstable_by_key(place);
+        self.tags.sort_unstable_by_key(|tag| (tag.key, tag.record.event().created_at()));
+        self.ends.sort_unstable_by_key(|(end, record)| (*end, record.seq));
+    }
+
     fn add(&mut self, record: &'a Record, numbers: &BatchNumbers) {
         record.links.iter().for_each(|link| self.add_link(record, link, numbers));
         if !record.is_effective() {
@@ -169,12 +176,16 @@ fn bind_links(columns: Columns<'_>, rows: &[LinkRow<'_>]) {
         .bind(events().map(|event| *event.pubkey().as_bytes()));
 }
 
-fn bind_tags(columns: Columns<'_>, rows: &[TagRow<'_>]) {
+fn tag_keys<'b>(columns: Columns<'b>, rows: &[TagRow<'_>]) -> Columns<'b> {
     columns
         .bind(rows.iter().map(|tag| tag.key))
         .bind(rows.iter().map(|tag| tag.record.event().created_at().0))
         .bind(rows.iter().map(|tag| tie(tag.record.event().id())))
         .bind(rows.iter().map(|tag| tag.record.seq.0))
+}
+
+fn bind_tags(columns: Columns<'_>, rows: &[TagRow<'_>]) {
+    tag_keys(columns, rows)
         .bind(rows.iter().map(|tag| i16::from(tag.letter.as_byte())))
         .bind(rows.iter().map(|tag| tag_value(tag.value)));
 }

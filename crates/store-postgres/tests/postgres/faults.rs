@@ -1,6 +1,7 @@
 //! What breaks says what it is, and what was not acknowledged can be done again.
 
-use kukuri_core::{Duplicate, Outcome, Seq};
+use kukuri_core::{Admitted, Duplicate, Outcome, Seq};
+use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::{FeedError, Place, QueryError, Store, StoreError};
 use kukuri_testkit::condition::wait_for;
 use kukuri_testkit::proxy::{Cut, Proxy};
@@ -156,19 +157,29 @@ async fn a_feed_that_was_replaced_is_noticed() {
     }
 }
 
-/// Rows that a statement means to change and does not find are never passed over.
+/// Rows that a statement means to change and does not find, or finds too many of, are never passed over.
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_are_missing_are_noticed() {
+async fn rows_that_are_missing_or_too_many_are_noticed() {
     let cluster = rig::cluster();
-    let (store, name) = store(&cluster).await;
-    publish(&store, &notes(1, 3)).await.unwrap();
-    cluster.sql(&name, "DELETE FROM cn_relay.event_topics WHERE seq = 2").unwrap();
-    let unlink = kukuri_core::Act::Unlink {
-        topic: rig::topic(),
-        events: notes(1, 3).iter().map(|event| event.event().id()).collect(),
-        reason: kukuri_core::UnlinkReason::Topic,
-    };
-    let failed = rig::apply(&store, rig::NOW.into(), vec![unlink]).await;
-    assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
-    assert_eq!(feed(&store).await.len(), 3, "nothing of it was written");
+    for fault in [
+        "DELETE FROM cn_relay.event_topics WHERE seq = 2",
+        "DELETE FROM cn_relay.event_tags WHERE seq = 2",
+        "INSERT INTO cn_relay.event_tags
+            SELECT key, created_at, tie, seq, tag, value || '0' FROM cn_relay.event_tags WHERE seq = 2",
+    ] {
+        let (store, name) = store(&cluster).await;
+        let draft = |nth| Draft::new(1, rig::NOW).tag("t", rig::topic()).tag("r", nth);
+        let tagged: Vec<Admitted> =
+            (0..3).map(|nth| Author::numbered(1).admit(&draft(nth), rig::NOW)).collect();
+        publish(&store, &tagged).await.unwrap();
+        cluster.sql(&name, fault).unwrap();
+        let unlink = kukuri_core::Act::Unlink {
+            topic: rig::topic(),
+            events: tagged.iter().map(|event| event.event().id()).collect(),
+            reason: kukuri_core::UnlinkReason::Topic,
+        };
+        let failed = rig::apply(&store, rig::NOW.into(), vec![unlink]).await;
+        assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{fault}: {failed:?}");
+        assert_eq!(feed(&store).await.len(), 3, "{fault}: nothing of it was written");
+    }
 }
