@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::UnixMillis;
 use crate::feed::coded;
-pub use pressure::{Cause, LagLimit, Limits, Load, Pressure, RELEASE_PERCENT, pressure};
+pub use pressure::{
+    Cause, LagLimit, Limits, Load, Pressure, RELEASE_PERCENT, eviction_helps, pressure,
+};
 
 coded!(
     /// What the node has given up. Each step includes those before it.
@@ -108,6 +110,7 @@ impl Standing {
 #[derive(Clone, Debug)]
 pub struct Ladder {
     dwell: Dwell,
+    top: Step,
     standing: Standing,
     held: Held,
     latest: Option<UnixMillis>,
@@ -122,10 +125,11 @@ enum Held {
 }
 
 impl Ladder {
-    /// Goes on from where the node stood. How long a condition held before is not known any more, as
-    /// nobody looked since, so it has to hold anew.
-    pub fn resume(standing: Standing, dwell: Dwell) -> Self {
-        Self { dwell, standing, held: Held::Neither, latest: None }
+    /// Goes on from where the node stood, or from its top if that is lower by now. How long a condition held
+    /// before is not known any more, as nobody looked since, so it has to hold anew.
+    pub fn resume(standing: Standing, dwell: Dwell, top: Step) -> Self {
+        let standing = Standing { step: standing.step.min(top), ..standing };
+        Self { dwell, top, standing, held: Held::Neither, latest: None }
     }
 
     pub fn step(&self) -> Step {
@@ -151,7 +155,7 @@ impl Ladder {
                 let since = if let Held::High(since) = self.held { since } else { at };
                 self.held = Held::High(since);
                 let due = since.until(at) >= self.dwell.climb;
-                let up = step.up().filter(|up| due && cause.moves_to(*up));
+                let up = step.up().filter(|up| due && *up <= self.top && cause.moves_to(*up));
                 (up?, Reason::Pressure(cause.clone()))
             }
             Pressure::Low => {

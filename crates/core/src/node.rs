@@ -88,8 +88,8 @@ impl Allowance {
 
     /// Whether events may leave for the room they take in the node.
     pub fn evicts(&self, usage: Usage) -> bool {
-        let over = self.on_full == OnFull::Evict && self.capacity.is_exceeded(usage);
-        over || self.step >= Step::EvictOldest
+        let is_pressed = self.capacity.is_exceeded(usage) || self.step >= Step::EvictOldest;
+        self.on_full == OnFull::Evict && is_pressed
     }
 }
 

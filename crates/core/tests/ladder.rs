@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kukuri_core::ladder::{
     Cause, Dwell, Ladder, LagLimit, Limits, Load, Move, Pressure, RELEASE_PERCENT, Reason,
-    Standing, Step, pressure,
+    Standing, Step, eviction_helps, pressure,
 };
 use kukuri_core::{TopicId, UnixMillis, Usage};
 use proptest::prelude::*;
@@ -116,7 +116,7 @@ proptest! {
     /// One step at a time, each after its dwell and for its reason.
     #[test]
     fn never_skips_and_never_flaps(start in any_step(), sights in history()) {
-        let mut ladder = Ladder::resume(standing_at(start), DWELL);
+        let mut ladder = Ladder::resume(standing_at(start), DWELL, Step::EvictOldest);
         let moves = moves(&mut ladder, &sights);
         prop_assert_eq!(fault(start, &sights, &moves), None);
     }
@@ -125,7 +125,7 @@ proptest! {
     /// three of relief the ground.
     #[test]
     fn it_reaches_the_top_and_returns(start in any_step(), sights in history()) {
-        let mut ladder = Ladder::resume(standing_at(start), DWELL);
+        let mut ladder = Ladder::resume(standing_at(start), DWELL, Step::EvictOldest);
         let _ = steps(&mut ladder, &sights);
         let mut at = sights.last().expect("a history is never empty").0;
         for (level, dwell, end) in [
@@ -150,7 +150,7 @@ proptest! {
     ) {
         let more: Vec<Sight> =
             sights.iter().zip(&raised).map(|((at, one), two)| (*at, *one.max(two))).collect();
-        let of = |sights| steps(&mut Ladder::resume(standing_at(start), DWELL), sights);
+        let of = |sights| steps(&mut Ladder::resume(standing_at(start), DWELL, Step::EvictOldest), sights);
         let (low, high) = (of(&sights[..]), of(&more[..]));
         prop_assert!(low.iter().zip(&high).all(|(low, high)| low <= high), "{:?} {:?}", low, high);
     }
@@ -160,12 +160,12 @@ proptest! {
     #[test]
     fn a_restart_is_continuous(start in any_step(), sights in history(), cut in 0..144_usize) {
         let (before, after) = sights.split_at(cut.min(sights.len()));
-        let mut first = Ladder::resume(standing_at(start), DWELL);
+        let mut first = Ladder::resume(standing_at(start), DWELL, Step::EvictOldest);
         let mut all = moves(&mut first, before);
         let kept = serde_json::to_string(first.standing()).expect("a standing is plain data");
         let kept: Standing = serde_json::from_str(&kept).expect("what was written is read");
         prop_assert_eq!(&kept, first.standing());
-        let mut second = Ladder::resume(kept, DWELL);
+        let mut second = Ladder::resume(kept, DWELL, Step::EvictOldest);
         prop_assert_eq!(second.step(), first.step());
         all.extend(moves(&mut second, after));
         prop_assert_eq!(fault(start, &sights, &all), None);
@@ -199,6 +199,7 @@ fn limits() -> Limits {
         soft_bytes_max: Some(100),
         soft_events_max: Some(100),
         disk_free_bytes_min: 90,
+        disk_shrinks: true,
         lags: vec![LagLimit { topic: TopicId::global(), lag_seconds_max: 100 }],
     }
 }
@@ -270,6 +271,7 @@ fn pressure_is_gone_at_the_margin_and_not_above_it() {
         soft_bytes_max: None,
         soft_events_max: None,
         disk_free_bytes_min: 0,
+        disk_shrinks: true,
         lags: Vec::new(),
     };
     let full = Load {
@@ -288,12 +290,12 @@ fn the_worst_cause_is_told() {
     assert_eq!(cause, Cause::Events { events: 150, events_max: 100 });
     let full = Load { disk_free_bytes: Some(0), ..load };
     let Pressure::High(cause) = pressure(&limits(), &full) else { panic!("no pressure") };
-    assert_eq!(cause, Cause::Disk { free_bytes: 0, free_bytes_min: 90 });
+    assert_eq!(cause, Cause::Disk { free_bytes: 0, free_bytes_min: 90, beyond_help: false });
 }
 
 #[test]
 fn a_dwell_that_is_a_millisecond_short_moves_nothing() {
-    let mut ladder = Ladder::resume(Standing::GROUND, DWELL);
+    let mut ladder = Ladder::resume(Standing::GROUND, DWELL, Step::EvictOldest);
     let high = Level::High.pressure();
     assert_eq!(ladder.observe(UnixMillis(0), &high), None);
     assert_eq!(ladder.observe(UnixMillis(59_999), &high), None);
@@ -303,7 +305,7 @@ fn a_dwell_that_is_a_millisecond_short_moves_nothing() {
 /// A clock that was set back by an hour kept the ladder still for that hour.
 #[test]
 fn a_clock_that_is_set_back_begins_the_dwell_anew() {
-    let mut ladder = Ladder::resume(Standing::GROUND, DWELL);
+    let mut ladder = Ladder::resume(Standing::GROUND, DWELL, Step::EvictOldest);
     let high = Level::High.pressure();
     assert_eq!(ladder.observe(UnixMillis(3_600_000), &high), None);
     assert_eq!(ladder.observe(UnixMillis(1_000), &high), None);
@@ -313,11 +315,66 @@ fn a_clock_that_is_set_back_begins_the_dwell_anew() {
 /// A machine that slept for an hour has not felt anything for that hour.
 #[test]
 fn time_in_which_nobody_looked_does_not_count() {
-    let mut ladder = Ladder::resume(Standing::GROUND, DWELL);
+    let mut ladder = Ladder::resume(Standing::GROUND, DWELL, Step::EvictOldest);
     let high = Level::High.pressure();
     assert_eq!(ladder.observe(UnixMillis(0), &high), None);
     assert_eq!(ladder.observe(UnixMillis(60_001), &high), None);
     assert!(ladder.observe(UnixMillis(120_001), &high).is_some());
+}
+
+/// A node that refuses what is too much has one step fewer, also where it stood on that one before.
+#[test]
+fn nobody_climbs_beyond_the_top() {
+    let top = Step::StopLowPriority;
+    for start in [Step::None, top, Step::EvictOldest] {
+        let mut ladder = Ladder::resume(standing_at(start), DWELL, top);
+        assert_eq!(ladder.step(), start.min(top));
+        for nth in 0..10 {
+            let _ = ladder.observe(UnixMillis(60_000 * nth), &Level::High.pressure());
+        }
+        assert_eq!(ladder.step(), top);
+    }
+}
+
+/// What leaves on the last step leaves until the ladder may come down again, and for nothing else.
+#[test]
+fn eviction_helps_until_the_pressure_is_gone() {
+    let usage = |events, bytes| Load { usage: Usage { events, bytes }, ..CALM };
+    let disk = |bytes, free| Load { disk_free_bytes: Some(free), ..usage(0, bytes) };
+    for (load, helps) in [
+        (usage(90, 90), false),
+        (usage(91, 0), true),
+        (usage(0, 91), true),
+        (usage(101, 0), true),
+        (disk(1, 99), true),
+        (disk(90, 100), false),
+        (disk(50, 50), true),
+        (disk(49, 50), false),
+        (disk(0, 0), false),
+        (Load { lag_seconds: 101, ..CALM }, false),
+        (Load { lag_seconds: 101, ..usage(91, 0) }, false),
+        (Load { lag_seconds: 101, ..usage(101, 0) }, true),
+        (Load { disk_free_bytes: Some(0), ..usage(91, 0) }, false),
+    ] {
+        assert_eq!(eviction_helps(&limits(), &load), helps, "{load:?}");
+    }
+    let of_a_server = Limits { disk_shrinks: false, ..limits() };
+    assert!(!eviction_helps(&of_a_server, &disk(50, 50)), "its tables keep their space");
+}
+
+/// A disk that gets no space back by events that leave lets none leave.
+#[test]
+fn a_disk_that_is_beyond_help_stops_at_the_second_step() {
+    for (shrinks, highest) in [(true, Step::EvictOldest), (false, Step::StopLowPriority)] {
+        let limits = Limits { disk_shrinks: shrinks, ..limits() };
+        let load =
+            Load { disk_free_bytes: Some(50), usage: Usage { events: 0, bytes: 50 }, ..CALM };
+        let mut ladder = Ladder::resume(Standing::GROUND, DWELL, Step::EvictOldest);
+        for nth in 0..10 {
+            let _ = ladder.observe(UnixMillis(60_000 * nth), &pressure(&limits, &load));
+        }
+        assert_eq!(ladder.step(), highest);
+    }
 }
 
 /// Events that leave are of no help to a consumer that is behind.
@@ -325,7 +382,7 @@ fn time_in_which_nobody_looked_does_not_count() {
 fn a_consumer_that_is_behind_makes_no_event_leave() {
     let topic = kukuri_core::TopicId::global();
     let lag = Pressure::High(Cause::Lag { topic, lag_seconds: 2, lag_seconds_max: 1 });
-    let mut ladder = Ladder::resume(Standing::GROUND, DWELL);
+    let mut ladder = Ladder::resume(Standing::GROUND, DWELL, Step::EvictOldest);
     for nth in 0..10 {
         let _ = ladder.observe(UnixMillis(60_000 * nth), &lag);
     }

@@ -71,6 +71,8 @@ fn network(text: &str) -> Result<String, TopicError> {
 pub struct Common {
     pub data: PathBuf,
     pub database: Option<String>,
+    /// A directory on the disk of the database's server.
+    pub database_directory: Option<PathBuf>,
     pub wakeup: Wakeup,
     pub now: Option<i64>,
     pub network: NetworkId,
@@ -82,6 +84,7 @@ impl Common {
         Self {
             data: config.data.clone(),
             database: config.database.clone(),
+            database_directory: config.capacity.database_directory.clone(),
             wakeup: match config.wakeup {
                 WakeupChoice::Notify => Wakeup::Notify,
                 WakeupChoice::Poll => Wakeup::PollOnly,

@@ -158,6 +158,8 @@ pub struct CapacitySection {
     pub on_full: OnFull,
     pub soft_percent: u32,
     pub disk_reserve_mib: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub database_directory: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -259,6 +261,7 @@ impl Default for CapacitySection {
             on_full: OnFull::Evict,
             soft_percent: 90,
             disk_reserve_mib: 512,
+            database_directory: None,
         }
     }
 }
@@ -330,8 +333,9 @@ impl Config {
     pub fn upkeep(&self) -> UpkeepSettings {
         let RetentionSection { regular_days, history_days, deletion_days, feed_days, .. } =
             self.retention;
-        let CapacitySection { max_events, max_bytes, on_full, soft_percent, disk_reserve_mib } =
-            self.capacity;
+        let CapacitySection {
+            max_events, max_bytes, on_full, soft_percent, disk_reserve_mib, ..
+        } = self.capacity;
         let memory_days = self.limits.events.dedupe_retention_days;
         UpkeepSettings {
             retention: Retention { regular_days, history_days, deletion_days },

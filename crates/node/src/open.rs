@@ -1,6 +1,6 @@
 //! Opening the store that the command line names. The one place that knows which back ends exist.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub struct Opened {
     pub clock: Clock,
     /// For people: where the store is, without secrets.
     pub place: String,
-    /// The directory of a store that lies on a disk of this machine's.
-    pub directory: Option<PathBuf>,
+    /// The disk that the store lies on, if that is known to be one of this machine's.
+    disk: Option<Disk>,
     /// How many commands an import keeps waiting for the store.
     pub lead_commands: u32,
 }
@@ -51,9 +51,9 @@ impl Opened {
         Lookout { store: &*self.store, lane, clock: &self.clock, disk: self.disk(), reserve_bytes }
     }
 
-    /// The disk of a store that shares one of this machine's.
+    /// Where a reserve can be kept.
     pub fn disk(&self) -> Option<Disk> {
-        self.directory.as_deref().map(Disk::of)
+        self.disk.clone()
     }
 
     /// How consumers of the feed are run, whose tables lie beside the events.
@@ -183,6 +183,7 @@ pub async fn open(common: &Common) -> anyhow::Result<Opened> {
     if !durable {
         eprintln!("warning: {UNSAFE_FOR_TESTS} is set: what is acknowledged may be lost");
     }
+    let disk = disk(common)?;
     let (store, place, lead_commands) = match &common.database {
         Some(url) => {
             let store = open_postgres(url, durable, common.wakeup).await?;
@@ -197,12 +198,28 @@ pub async fn open(common: &Common) -> anyhow::Result<Opened> {
         Some(wrap) => wrap(store),
         None => store,
     };
-    let directory = common.database.is_none().then(|| common.data.clone());
-    let opened = Opened { store, clock: clock(common.now), place, directory, lead_commands };
+    let opened = Opened { store, clock: clock(common.now), place, disk, lead_commands };
     if is_new(&*opened.store).await? {
         carry_global(&opened).await?;
     }
     Ok(opened)
+}
+
+/// The disk of a server is looked at where the operator says; nothing else tells whether it is this machine's.
+fn disk(common: &Common) -> anyhow::Result<Option<Disk>> {
+    if common.database.is_none() {
+        return Ok(Some(Disk::of(&common.data)));
+    }
+    let Some(directory) = &common.database_directory else { return Ok(None) };
+    let disk = Disk::of_server(directory);
+    let looked = disk.look();
+    looked.with_context(|| {
+        format!(
+            "cannot look at the disk that {} is on: check capacity.database_directory",
+            directory.display()
+        )
+    })?;
+    Ok(Some(disk))
 }
 
 async fn open_sqlite(directory: &Path, durable: bool) -> anyhow::Result<Arc<dyn Store>> {

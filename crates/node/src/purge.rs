@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use indicatif::{HumanCount, HumanDuration, ProgressBar};
 use kukuri_core::{Belief, Look, NodeTopic, Removed, Stats, TopicId, UnixMillis, Usage, plan};
 use kukuri_lane::Lane;
-use kukuri_store::{Store, Tidied, node_state};
+use kukuri_store::{Store, StoreError, Tidied, node_state};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -19,9 +19,9 @@ use crate::progress;
 use crate::signal::Interrupts;
 use crate::topic::{find, label};
 use crate::upkeep::{
-    Aging, Pace, Sweep, TIDY_INTERVAL, UpkeepSettings, belief_at_start, cutoffs_before,
+    Aging, Beat, Pace, Sweep, TIDY_INTERVAL, UpkeepSettings, belief_at_start, cutoffs_before,
 };
-use foretell::Foresight;
+use foretell::{Foresight, Foretold};
 
 pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
@@ -43,8 +43,7 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
         None => planned(&*opened.store, config.upkeep(), &topics, now).await?,
     };
     if args.dry_run {
-        foretell(&*opened.store, &topics, &looks).await?;
-        return Ok(Exit::Done);
+        return foretell(&*opened.store, &topics, &looks, &mut interrupts).await;
     }
     let lane = opened.lane();
     let lookout = opened.lookout(&lane, config.upkeep().disk_reserve_bytes);
@@ -190,7 +189,8 @@ async fn let_go(
     bar: &ProgressBar,
     total: &mut Removed,
 ) -> anyhow::Result<()> {
-    let sweep = Sweep { store, lane, fence: None, pace: Pace::BESIDE_INGEST, until: None };
+    let mut beat = Beat::new(Pace::BESIDE_INGEST);
+    let mut sweep = Sweep { store, lane, fence: None, beat: &mut beat, until: None };
     let mut tell = |removed: Removed| {
         total.add(removed);
         bar.set_message(format!("{} gone", summed(*total)));
@@ -218,34 +218,69 @@ async fn give_back(store: &dyn Store) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Says what would leave, and changes nothing.
+/// Says what would leave, and changes nothing. What was interrupted has nothing to finish.
 async fn foretell(
     store: &dyn Store,
     topics: &[(NodeTopic, Usage)],
     looks: &[Look],
-) -> anyhow::Result<()> {
-    let mut foresight = Foresight::new(store, topics);
-    let (mut total, mut at_least) = (Removed::default(), "");
-    for look in looks {
-        let Some(foretold) = foresight.take(look).await? else { continue };
-        let Removed { events, bytes, .. } = foretold.removed;
-        if foretold.at_least {
-            at_least = "at least ";
-        }
-        if events > 0 {
-            let row = topics.iter().find(|(row, _)| row.topic_id == foretold.topic);
-            let name = row.map_or_else(|| foretold.topic.to_string(), |(row, _)| label(row));
-            let at_least = if foretold.at_least { "at least " } else { "" };
-            let why = match look {
-                Look::OldestOfTopic(_) => ", which holds more than it may",
-                _ => "",
-            };
-            eprintln!("{at_least}{} would leave {name}{why}", told(Usage { events, bytes }));
-        }
-        total.add(foretold.removed);
-    }
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<Exit> {
+    let bar = progress::spinner();
+    let mut total = Removed::default();
+    let foretold = tokio::select! {
+        foretold = foretell_each(store, topics, looks, &bar, &mut total) => Some(foretold),
+        _ = interrupts.next() => None,
+    };
+    bar.finish_and_clear();
+    let Some(foretold) = foretold else {
+        let so_far = summed(total);
+        eprintln!("interrupted after {so_far}; nothing was changed: run the same command again");
+        return Ok(Exit::Interrupted);
+    };
+    let at_least = foretold.context("cannot look for what would leave")?;
     eprintln!("would purge {at_least}{}; nothing was changed", summed(total));
-    Ok(())
+    Ok(Exit::Done)
+}
+
+/// Says of each look what would leave by it, and of all of them whether that is all.
+async fn foretell_each(
+    store: &dyn Store,
+    topics: &[(NodeTopic, Usage)],
+    looks: &[Look],
+    bar: &ProgressBar,
+    total: &mut Removed,
+) -> Result<&'static str, StoreError> {
+    let mut foresight = Foresight::new(store, topics);
+    let mut at_least = "";
+    let mut tell = |removed: Removed| {
+        total.add(removed);
+        bar.set_message(format!("{} would leave", summed(*total)));
+    };
+    for look in looks {
+        let Some(foretold) = foresight.take(look, &mut tell).await? else { continue };
+        if foretold.at_least {
+            at_least = AT_LEAST;
+        }
+        if foretold.removed.events > 0 {
+            bar.suspend(|| eprintln!("{}", line(topics, look, &foretold)));
+        }
+    }
+    Ok(at_least)
+}
+
+const AT_LEAST: &str = "at least ";
+
+/// What would leave a topic by a look.
+fn line(topics: &[(NodeTopic, Usage)], look: &Look, foretold: &Foretold) -> String {
+    let Removed { events, bytes, .. } = foretold.removed;
+    let row = topics.iter().find(|(row, _)| row.topic_id == foretold.topic);
+    let name = row.map_or_else(|| foretold.topic.to_string(), |(row, _)| label(row));
+    let at_least = if foretold.at_least { AT_LEAST } else { "" };
+    let why = match look {
+        Look::OldestOfTopic(_) => ", which holds more than it may",
+        _ => "",
+    };
+    format!("{at_least}{} would leave {name}{why}", told(Usage { events, bytes }))
 }
 
 #[cfg(test)]
@@ -253,8 +288,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
+    use kukuri_store::Model;
     use kukuri_store::conformance::double::Double;
-    use kukuri_store::{Model, StoreError};
     use tokio::time::{Instant, sleep};
 
     use super::*;

@@ -105,7 +105,8 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     let mut gossip_task = tokio::spawn(gossiper.run(gossip_stop.clone()));
     let mut serving = tokio::spawn(serve_with(Arc::clone(&relay), relay_listener, api.routes()));
     let mut administering = tokio::spawn(admin::serve(node, admin_listener));
-    banner(&opened, relay_address, admin_address, gossiping).await?;
+    let reserve_bytes = config.upkeep().disk_reserve_bytes;
+    banner(&opened, reserve_bytes, relay_address, admin_address, gossiping).await?;
     let ended = tokio::select! {
         ended = wait(&lane, &mut interrupts) => ended,
         () = follow(&relay, config, layers, reloads) => Ok(()),
@@ -300,6 +301,7 @@ async fn follow(relay: &Relay, mut config: Config, layers: Layers, mut reloads: 
 
 async fn banner(
     opened: &Opened,
+    reserve_bytes: u64,
     relay: SocketAddr,
     admin: SocketAddr,
     gossiping: watch::Receiver<Gossiping>,
@@ -309,6 +311,11 @@ async fn banner(
     let enabled = topics.iter().filter(|(topic, _)| topic.enabled).count();
     eprintln!("kukuri-node {}", env!("CARGO_PKG_VERSION"));
     eprintln!("  store    {}", opened.place);
+    if opened.disk().is_none() && reserve_bytes > 0 {
+        eprintln!(
+            "  disk     the server's, without a reserve: set capacity.database_directory if it is this machine's"
+        );
+    }
     eprintln!("  feed     rows {} to {}", bounds.floor.next(), bounds.head);
     eprintln!("  topics   {enabled} carried of {} known: kukuri-node topic list", topics.len());
     eprintln!(

@@ -3,6 +3,7 @@
 //! is fenced, so that whoever has lost the lease changes nothing more.
 
 mod aging;
+mod beat;
 mod doubt;
 mod felt;
 mod ladder;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use kukuri_core::ladder::Ladder;
 use kukuri_core::{
-    Capacity, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull, Retention, Task,
+    Capacity, Holder, Keeping, Lease, Look, NodeState, NodeTopic, OnFull, Retention, Storage, Task,
     UnixMillis, Usage,
 };
 use kukuri_lane::{Lane, LaneError};
@@ -27,12 +28,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::clock::Steady;
 use crate::tenure::{Tenure, release};
 pub use aging::{Aging, cutoffs_before};
+pub use beat::{Beat, CHUNK_EVENTS_MAX, Pace};
 use doubt::Doubt;
 pub use doubt::belief_at_start;
 use felt::percent_of;
 pub use round::TIDY_INTERVAL;
 pub use space::{Disk, Lookout, obstacle};
-pub use sweep::{CHUNK_EVENTS_MAX, Ended, Pace, Sweep, SweepError};
+pub use sweep::{Ended, Sweep, SweepError};
 
 /// How often expired events are looked for, and pressure is felt.
 const ROUND_INTERVAL: Duration = Duration::from_secs(5);
@@ -92,10 +94,13 @@ pub struct Keeper {
     doubt: Option<Doubt>,
     tenure: Tenure,
     ladder: Option<Ladder>,
+    /// What the log says of the disk, last.
+    told: Storage,
     full_round_at: Option<UnixMillis>,
     /// What is left of the last full round: what has aged, and what comes after that.
     aging: Option<Aging>,
     pending: VecDeque<Look>,
+    beat: Beat,
     tidied_at: Option<Instant>,
     upkept: watch::Sender<Upkept>,
     /// How many seconds the consumers of the feed are behind.
@@ -139,9 +144,11 @@ impl Keeper {
             doubt: None,
             tenure: Tenure::new(Task::Upkeep),
             ladder: None,
+            told: Storage::Open,
             full_round_at: None,
             aging: None,
             pending: VecDeque::new(),
+            beat: Beat::new(Pace::BESIDE_INGEST),
             tidied_at: None,
             upkept: watch::Sender::new(Upkept::default()),
             lag_seconds: watch::Sender::new(0).subscribe(),
@@ -180,6 +187,9 @@ impl Keeper {
             if ended.is_ok() && self.tenure.is_held() && self.is_under_way() {
                 // What is left has waited long enough.
                 rounds.reset_immediately();
+            } else {
+                // Until the next round nothing is late, and a store that has just failed gets no rush.
+                self.beat.begin_anew();
             }
             self.upkept.send_modify(|upkept| {
                 upkept.rounds += 1;

@@ -154,6 +154,7 @@ stories! {
     settings:
         settings_come_in_layers
         wrong_settings_are_named
+        the_disk_of_a_server_is_named
         the_operator_sees_how_the_node_is
         the_auth_mode_is_read_again
         the_log_does_not_tell_what_was_said_by_whom_or_from_where;
@@ -164,6 +165,7 @@ stories! {
         a_purge_by_time_takes_everything_before_it
         a_purge_doubts_a_clock_that_is_far_ahead
         status_tells_what_the_node_holds
+        the_step_of_the_ladder_is_told
         every_door_looks_at_the_disk
         a_running_node_keeps_house;
     logs:

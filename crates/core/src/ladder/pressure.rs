@@ -18,6 +18,9 @@ pub struct Limits {
     pub soft_events_max: Option<u64>,
     /// What has to stay free on the disk.
     pub disk_free_bytes_min: u64,
+    /// Whether the disk gets the space of events that leave at once. The tables of a server keep most of theirs
+    /// for what comes next: events would go on leaving until none are left.
+    pub disk_shrinks: bool,
     pub lags: Vec<LagLimit>,
 }
 
@@ -45,6 +48,9 @@ pub enum Cause {
     Disk {
         free_bytes: u64,
         free_bytes_min: u64,
+        /// Whether events that leave would not make enough room on it.
+        #[serde(default, skip_serializing_if = "is_false")]
+        beyond_help: bool,
     },
     Bytes {
         bytes: u64,
@@ -75,17 +81,26 @@ impl Cause {
 }
 
 impl Cause {
-    /// Whether a step can be of help. A consumer that is behind is not, by events that leave: each is one
-    /// more row for it to read.
+    /// Whether a step can be of help.
     pub(super) fn moves_to(&self, step: Step) -> bool {
-        !matches!(self, Self::Lag { .. }) || step <= Step::StopLowPriority
+        step < Step::EvictOldest || self.is_helped_by_eviction()
+    }
+
+    /// Not a consumer that is behind, to which each event that leaves is one more row to read, and not a disk
+    /// that others fill, or that gets no space back.
+    fn is_helped_by_eviction(&self) -> bool {
+        match self {
+            Self::Bytes { .. } | Self::Events { .. } => true,
+            Self::Disk { beyond_help, .. } => !beyond_help,
+            Self::Lag { .. } => false,
+        }
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disk { free_bytes, free_bytes_min } => {
+            Self::Disk { free_bytes, free_bytes_min, .. } => {
                 write!(f, "{free_bytes} bytes are free on the disk, fewer than {free_bytes_min}")
             }
             Self::Bytes { bytes, bytes_max } => {
@@ -127,11 +142,24 @@ pub fn pressure(limits: &Limits, load: &Load) -> Pressure {
     }
 }
 
+/// Whether it helps that events leave: what they take is beyond its limit; or it is not below it by the margin
+/// yet, and nothing else keeps the ladder from coming down, which would stay where it is for ever.
+pub fn eviction_helps(limits: &Limits, load: &Load) -> bool {
+    let gauges = gauges(limits, load);
+    let (helped, others): (Vec<&Gauge>, Vec<&Gauge>) = gauges
+        .iter()
+        .filter(|gauge| !gauge.is_low())
+        .partition(|gauge| gauge.cause.is_helped_by_eviction());
+    helped.iter().any(|gauge| gauge.is_over() || others.is_empty())
+}
+
 fn gauges(limits: &Limits, load: &Load) -> Vec<Gauge> {
     let Usage { events, bytes } = load.usage;
     let disk = load.disk_free_bytes.map(|free_bytes| {
         let free_bytes_min = limits.disk_free_bytes_min;
-        let cause = Cause::Disk { free_bytes, free_bytes_min };
+        let room_max = free_bytes.saturating_add(bytes);
+        let beyond_help = !(limits.disk_shrinks && is_low(free_bytes_min, room_max));
+        let cause = Cause::Disk { free_bytes, free_bytes_min, beyond_help };
         Gauge { load: free_bytes_min, room: free_bytes, cause }
     });
     let bytes = limits.soft_bytes_max.map(|bytes_max| Gauge {
@@ -169,7 +197,7 @@ impl Gauge {
     }
 
     fn is_low(&self) -> bool {
-        u128::from(self.load) * 100 <= u128::from(self.room) * u128::from(RELEASE_PERCENT)
+        is_low(self.load, self.room)
     }
 
     /// Whether its load is a greater part of its room.
@@ -177,6 +205,14 @@ impl Gauge {
         let share = |one: &Self, of: &Self| u128::from(one.load) * u128::from(of.room);
         share(self, other) > share(other, self)
     }
+}
+
+fn is_low(load: u64, room: u64) -> bool {
+    u128::from(load) * 100 <= u128::from(room) * u128::from(RELEASE_PERCENT)
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Topics as their ids.

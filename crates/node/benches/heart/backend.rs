@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kukuri_core::{Act, Command, TopicId, UnixMillis};
 use kukuri_store::Store;
-use kukuri_store_postgres::PostgresStore;
+use kukuri_store_postgres::{Options, PostgresStore};
 use kukuri_store_sqlite::SqliteStore;
 use kukuri_testkit::generate::bulk::Bulk;
 use kukuri_testkit::postgres::{Cluster, Durability, Settings};
@@ -36,7 +36,7 @@ pub struct Backend {
 
 enum Home {
     Directory(TempDir),
-    Server { cluster: Box<Cluster>, database: String },
+    Server { cluster: Box<Cluster>, database: String, options: Options },
 }
 
 /// A server with the memory that people give one.
@@ -53,11 +53,20 @@ impl Backend {
         let home = match kind {
             Kind::Sqlite => Home::Directory(TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?),
             Kind::Postgres => {
-                let cluster = server()?;
-                let database = cluster.create_named();
-                Home::Server { cluster: Box::new(cluster), database }
+                return Self::open_postgres(bulk, Options::STANDARD).await;
             }
         };
+        Self::at(home, bulk).await
+    }
+
+    /// A new store on a server, with options of its own.
+    pub async fn open_postgres(bulk: &Bulk, options: Options) -> anyhow::Result<Self> {
+        let cluster = Box::new(server()?);
+        let database = cluster.create_named();
+        Self::at(Home::Server { cluster, database, options }, bulk).await
+    }
+
+    async fn at(home: Home, bulk: &Bulk) -> anyhow::Result<Self> {
         let store = connect(&home).await?;
         let topics: Vec<Command> = topics(bulk).collect();
         for batch in topics.chunks(500) {
@@ -85,15 +94,17 @@ impl Backend {
         }
     }
 
+    /// What a server answers to a question; nothing where there is none.
+    pub fn number(&self, sql: &str) -> u64 {
+        let Home::Server { cluster, database, .. } = &self.home else { return 0 };
+        cluster.sql(database, sql).unwrap_or_default().trim().parse().unwrap_or(0)
+    }
+
     /// Bytes on disk.
     pub fn stored(&self) -> u64 {
         match &self.home {
             Home::Directory(directory) => size(directory.path()),
-            Home::Server { cluster, database } => {
-                let sql = "SELECT pg_database_size(current_database())";
-                let text = cluster.sql(database, sql).unwrap_or_default();
-                text.trim().parse().unwrap_or(0)
-            }
+            Home::Server { .. } => self.number("SELECT pg_database_size(current_database())"),
         }
     }
 }
@@ -104,9 +115,9 @@ async fn connect(home: &Home) -> anyhow::Result<Arc<dyn Store>> {
             let options = kukuri_store_sqlite::Options::standard(1);
             Arc::new(SqliteStore::open(directory.path(), options)?)
         }
-        Home::Server { cluster, database } => {
+        Home::Server { cluster, database, options } => {
             let url = cluster.socket_url(database);
-            Arc::new(PostgresStore::open(&url, kukuri_store_postgres::Options::STANDARD).await?)
+            Arc::new(PostgresStore::open(&url, options.clone()).await?)
         }
     })
 }

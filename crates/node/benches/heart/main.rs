@@ -5,7 +5,7 @@
 //! `make bench` runs all of it. `KUKURI_BENCH_EVENTS` sets the load (300 000), `KUKURI_BENCH_GROWN` how
 //! far the store grows at the end (1 000 000), `KUKURI_BENCH_PURGED` how many events a purge is of
 //! (200 000), `KUKURI_BENCH_ONLY` names one back end, and `KUKURI_BENCH_PARTS` some of `match`, `commit`,
-//! `query`, `lane`, `import`, `purge` and `growth`.
+//! `query`, `lane`, `import`, `purge`, `drop` and `growth`.
 
 mod backend;
 mod commit;
@@ -84,6 +84,9 @@ async fn run() -> anyhow::Result<()> {
         }
         if wanted("purge") {
             purge::measure(kind, &bulk, purged).await?;
+        }
+        if wanted("drop") && kind == Kind::Postgres {
+            purge::measure_partitions(&bulk, purged).await?;
         }
         if wanted("growth") && grown > events {
             commit::growth(kind, &bulk, grown).await?;

@@ -1,6 +1,7 @@
 //! What letting go of aged events costs: how much of its rate ingest keeps beside it, how fast events
 //! leave, and how long it takes until their space is given back.
 
+mod partition;
 mod space;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use kukuri_core::{Command, Keeping, Stats, UnixMillis, plan};
 use kukuri_event::UnixSeconds;
 use kukuri_lane::{Lane, LaneConfig};
-use kukuri_node::upkeep::{Aging, Pace, Sweep, SweepError, TIDY_INTERVAL};
+use kukuri_node::upkeep::{Aging, Beat, Pace, Sweep, SweepError, TIDY_INTERVAL};
 use kukuri_store::{Clock, Store, Tidied, node_state};
 use kukuri_testkit::generate::bulk::Bulk;
 use tokio::time::interval;
@@ -19,6 +20,7 @@ use crate::NOW;
 use crate::backend::{Backend, Kind};
 use crate::commit::send;
 use crate::load::{PIECE_EVENTS, admit, admit_at};
+pub use partition::measure as measure_partitions;
 use space::GivenBack;
 
 /// When what is purged was taken in: it has aged.
@@ -62,7 +64,10 @@ pub async fn measure(kind: Kind, bulk: &Bulk, purged: usize) -> anyhow::Result<(
 
 /// A store with so many events that have aged, and its lane.
 async fn filled(kind: Kind, bulk: &Bulk, aged: usize) -> anyhow::Result<(Backend, Arc<Lane>)> {
-    let backend = Backend::open(kind, bulk).await?;
+    self::aged(Backend::open(kind, bulk).await?, bulk, aged).await
+}
+
+async fn aged(backend: Backend, bulk: &Bulk, aged: usize) -> anyhow::Result<(Backend, Arc<Lane>)> {
     fill(&backend, &Bulk { until: AGED, events: aged, ..bulk.clone() }).await?;
     let backend = backend.reopened().await?;
     let clock: Clock = Arc::new(|| NOW.into());
@@ -142,13 +147,19 @@ async fn purge(
     let now = UnixMillis::from(NOW);
     let (topics, node) = (store.topics().await?, node_state(store).await?);
     let looks = plan(Stats { topics: &topics, node: &node }, Keeping::STANDARD, now);
-    let sweep = Sweep { store, lane, fence: None, pace, until: None };
+    let mut beat = Beat::new(pace);
+    let mut sweep = Sweep { store, lane, fence: None, beat: &mut beat, until: None };
     let mut told = |chunk: kukuri_core::Removed| {
         left.fetch_add(chunk.events, Ordering::Relaxed);
     };
     let mut aging = Aging::planned(&looks);
     sweep.age(&mut aging, &mut told).await?;
     Ok(aging.into_result()?)
+}
+
+/// All that has aged leaves as fast as it goes, and no space is given back.
+async fn purge_alone(backend: &Backend, lane: &Lane) -> Result<(), SweepError> {
+    purge(&*backend.store, lane, Pace::Unbounded, &AtomicU64::new(0)).await
 }
 
 /// The rest leaves as fast as it goes, with nothing beside it but what a running node does as well: the space

@@ -57,6 +57,11 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     that("capacity.soft_percent", (1..=100).contains(&config.capacity.soft_percent), || {
         "expected a percentage from 1 to 100".to_owned()
     })?;
+    let is_looked_at = config.capacity.database_directory.is_some();
+    that("capacity.database_directory", !is_looked_at || config.database.is_some(), || {
+        "there is no `database`, and the disk of `data` is looked at without it; leave it out, or set both"
+            .to_owned()
+    })?;
     parsed("gossip.peers", &config.gossip.peers, |text| text.parse::<PeerHint>())?;
     parsed("gossip.relays", &config.gossip.relays, |text| text.parse::<RelayUrl>())?;
     parsed("backfill.from", &config.backfill.from, relay_url)?;

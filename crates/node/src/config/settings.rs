@@ -198,8 +198,13 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting(
         "capacity.disk_reserve_mib",
-        "With less than this free on the disk, nothing but deletions is taken in, and with less than a quarter of it nothing at all; purging goes on. For SQLite, whose log alone takes 128: leave it at 320 or more.",
+        "With less than this free on the disk, nothing but deletions is taken in, and with less than a quarter of it nothing at all; purging goes on. SQLite's log alone takes 128: leave it at 320 or more. On PostgreSQL it needs database_directory.",
     ),
+    setting(
+        "capacity.database_directory",
+        "A directory on the disk that the server of the database keeps its files on, if that is a disk of this machine's; it is only asked how much is free. Without it there is no reserve on PostgreSQL. The server's log is on that disk as well, as a rule, and may take max_wal_size (1 GB unless set): leave disk_reserve_mib above that.",
+    )
+    .such_as("\"/var/lib/postgresql\""),
     setting(
         "search.mode",
         "Whether events can be found by their words (NIP-50): \"on\", or \"off\", which spares the work of indexing them. Turned on again, the index goes on where it stood, or is made anew.",
@@ -389,6 +394,7 @@ mod tests {
         (standard.relay.contact, standard.relay.pubkey, standard.auth.enforce_at) =
             (None, None, None);
         (standard.capacity.max_events, standard.capacity.max_bytes) = (None, None);
+        standard.capacity.database_directory = None;
         standard.gossip.listen = None;
         assert_eq!(standard, Config::default());
     }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use kukuri_core::{Capacity, Look, NodeTopic, ReadSet, Record, Removed, TopicId, Usage};
 use kukuri_event::EventId;
 use kukuri_store::{Scope, Store, StoreError};
+use tokio::task::yield_now;
 
 use crate::upkeep::CHUNK_EVENTS_MAX;
 
@@ -40,45 +41,65 @@ impl<'a> Foresight<'a> {
         Self { store, usage, links_left: HashMap::new(), removed: HashSet::new() }
     }
 
-    /// Lets go of what is found by one look; `None` if it is not at a topic.
-    pub async fn take(&mut self, look: &Look) -> Result<Option<Foretold>, StoreError> {
+    /// Lets go of what is found by one look; `None` if it is not at a topic. `told` hears of each chunk.
+    pub async fn take(
+        &mut self,
+        look: &Look,
+        told: &mut (dyn FnMut(Removed) + Send),
+    ) -> Result<Option<Foretold>, StoreError> {
         let (topic, cutoffs) = match look {
             Look::Aged { topic, cutoffs } => (topic, *cutoffs),
-            Look::OldestOfTopic(topic) => return self.evict(topic).await.map(Some),
+            Look::OldestOfTopic(topic) => return self.evict(topic, told).await.map(Some),
             _ => return Ok(None),
         };
         let aged = self.store.aged(topic.clone(), cutoffs, COUNTED_EVENTS_MAX).await?;
-        let mut removed = Removed::default();
         let ids: Vec<EventId> = aged.iter().map(|(_, id)| *id).collect();
-        for chunk in ids.chunks(CHUNK_EVENTS_MAX) {
-            for record in self.records(chunk).await? {
-                removed.add(self.unlink(&record, topic));
-            }
-        }
+        let removed = self.leave(topic, &ids, |_, _| true, told).await?;
         let (topic, at_least) = (topic.clone(), aged.len() == COUNTED_EVENTS_MAX);
         Ok(Some(Foretold { topic, removed, at_least }))
     }
 
     /// The oldest leave while the topic holds more than it may.
-    async fn evict(&mut self, topic: &TopicId) -> Result<Foretold, StoreError> {
+    async fn evict(
+        &mut self,
+        topic: &TopicId,
+        told: &mut (dyn FnMut(Removed) + Send),
+    ) -> Result<Foretold, StoreError> {
         let mut removed = Removed::default();
         let mut asked = OLDEST_EVENTS_FIRST;
         loop {
             let oldest = self.store.oldest(Scope::Topic(topic.clone()), asked).await?;
-            let found = oldest.len();
-            for chunk in oldest.chunks(CHUNK_EVENTS_MAX) {
-                for record in self.records(chunk).await? {
-                    if self.exceeds(topic) {
-                        removed.add(self.unlink(&record, topic));
-                    }
-                }
-            }
-            let all = found < asked || !self.exceeds(topic);
+            removed.add(self.leave(topic, &oldest, Self::exceeds, told).await?);
+            let all = oldest.len() < asked || !self.exceeds(topic);
             if all || asked == COUNTED_EVENTS_MAX {
                 return Ok(Foretold { topic: topic.clone(), removed, at_least: !all });
             }
             asked = asked.saturating_mul(2).min(COUNTED_EVENTS_MAX);
         }
+    }
+
+    /// Takes those of the events out of a topic that leave it when it is their turn.
+    async fn leave(
+        &mut self,
+        topic: &TopicId,
+        events: &[EventId],
+        leaves: fn(&Self, &TopicId) -> bool,
+        told: &mut (dyn FnMut(Removed) + Send),
+    ) -> Result<Removed, StoreError> {
+        let mut removed = Removed::default();
+        for chunk in events.chunks(CHUNK_EVENTS_MAX) {
+            let mut left = Removed::default();
+            for record in self.records(chunk).await? {
+                if leaves(self, topic) {
+                    left.add(self.unlink(&record, topic));
+                }
+            }
+            told(left);
+            removed.add(left);
+            // A store that reads on the thread that asks never waits: here is the turn of who interrupts.
+            yield_now().await;
+        }
+        Ok(removed)
     }
 
     fn exceeds(&self, topic: &TopicId) -> bool {
@@ -110,5 +131,44 @@ impl<'a> Foresight<'a> {
             removed.gone.add(bytes);
         }
         removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kukuri_core::{Act, Command, Cutoffs};
+    use kukuri_event::UnixSeconds;
+    use kukuri_store::Model;
+    use kukuri_store::conformance::signing::{Author, Draft};
+
+    use super::*;
+
+    const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
+
+    /// A dry run listened for interruptions and never looked whether there was one. To look is not enough: beside
+    /// a store that answers at once, nobody else would get a turn before the end.
+    #[tokio::test]
+    async fn others_get_a_turn_after_each_chunk() {
+        let (store, topic) = (Model::default(), TopicId::global());
+        let note = Draft::new(1, NOW).tag("t", &topic);
+        let acts = [
+            Act::carry(topic.clone(), "global"),
+            Act::Publish(Author::numbered(1).admit(&note, NOW)),
+        ];
+        let batch = acts.map(|act| Command { at: NOW.into(), act });
+        store.apply(Arc::new(batch)).await.expect("the model takes everything");
+        let topics = store.topics().await.expect("the model has topics");
+        let mut foresight = Foresight::new(&store, &topics);
+        let look = Look::Aged { topic, cutoffs: Cutoffs::all(NOW.into()) };
+        let mut heard = Removed::default();
+        let mut told = |removed| heard.add(removed);
+        let first = tokio::select! {
+            biased;
+            _ = foresight.take(&look, &mut told) => "who foretells",
+            () = std::future::ready(()) => "somebody else",
+        };
+        assert_eq!((first, heard.gone.events), ("somebody else", 1));
     }
 }

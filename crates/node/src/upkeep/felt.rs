@@ -1,16 +1,28 @@
 //! What the node is under pressure from, and what letting go of events does about it.
 
-use kukuri_core::ladder::{Cause, LagLimit, Limits, Load, Pressure, pressure};
+use kukuri_core::ladder::{LagLimit, Limits, Load, Pressure, eviction_helps, pressure};
 use kukuri_core::{Look, NodeState, NodeTopic, OnFull, Usage};
 
 use super::UpkeepSettings;
+
+/// How the node is, and whether it helps that events leave for it.
+pub(super) struct Felt {
+    pub pressure: Pressure,
+    pub eviction_helps: bool,
+}
+
+impl Felt {
+    /// Nothing could be felt.
+    pub const NOTHING: Self = Self { pressure: Pressure::Between, eviction_helps: false };
+}
 
 /// The load of the node by what the operator wants.
 pub(super) fn felt(
     settings: &UpkeepSettings,
     topics: &[(NodeTopic, Usage)],
+    disk_shrinks: bool,
     load: &Load,
-) -> Pressure {
+) -> Felt {
     let UpkeepSettings { capacity, soft_percent, disk_reserve_bytes, .. } = settings;
     let soft = |max: Option<u64>| max.map(|max| percent_of(max, *soft_percent));
     let lag = |(topic, _): &(NodeTopic, Usage)| {
@@ -22,25 +34,18 @@ pub(super) fn felt(
         soft_events_max: soft(capacity.max_events),
         // The ladder acts before nothing is taken in any more.
         disk_free_bytes_min: disk_reserve_bytes.saturating_mul(2),
+        disk_shrinks,
         lags: topics.iter().filter_map(lag).collect(),
     };
-    pressure(&limits, load)
+    Felt { pressure: pressure(&limits, load), eviction_helps: eviction_helps(&limits, load) }
 }
 
-/// The ladder stays on its last step for a while when the pressure is gone, or when it comes from a disk
-/// that others fill: events that leave then leave for nothing.
-pub(super) fn is_of_use(look: &Look, felt: &Pressure, node: &NodeState) -> bool {
+/// The ladder stays on its last step for a while when the pressure is gone, or when it comes from elsewhere:
+/// events that leave then leave for nothing.
+pub(super) fn is_of_use(look: &Look, felt: &Felt, node: &NodeState) -> bool {
     let NodeState { usage, allowance, .. } = node;
     let over = allowance.on_full == OnFull::Evict && allowance.capacity.is_exceeded(*usage);
-    match (look, felt) {
-        (Look::OldestOfNode { .. }, _) if over => true,
-        (Look::OldestOfNode { .. }, Pressure::High(Cause::Disk { free_bytes, free_bytes_min })) => {
-            usage.bytes >= free_bytes_min.saturating_sub(*free_bytes)
-        }
-        (Look::OldestOfNode { .. }, Pressure::High(_)) => true,
-        (Look::OldestOfNode { .. }, _) => false,
-        _ => true,
-    }
+    !matches!(look, Look::OldestOfNode { .. }) || over || felt.eviction_helps
 }
 
 /// So many hundredths of a number, however small or large it is.

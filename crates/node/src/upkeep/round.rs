@@ -1,14 +1,16 @@
 //! One round of upkeep: what is felt, what leaves, and in which order.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kukuri_core::ladder::{Cause, Pressure};
 use kukuri_core::{Belief, Fence, Look, Removed, Stats, UnixMillis, plan};
-use kukuri_store::{StoreError, Tidied};
+use kukuri_store::{Store, StoreError, Tidied};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::felt::is_of_use;
-use super::{Aging, Ended, Keeper, Pace, Sweep, UpkeepError};
+use super::felt::{Felt, is_of_use};
+use super::{Aging, Ended, Keeper, Sweep, UpkeepError, Upkept};
 
 /// How often what has aged is looked for, in every topic.
 const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
@@ -16,7 +18,7 @@ const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
 /// it takes. Until then fewer events leave at our pace than the smallest partition of PostgreSQL holds, so that as
 /// a rule one is dropped at a time.
 pub const TIDY_INTERVAL: Duration = Duration::from_secs(10);
-/// How much space is given back between two rounds, in steps of the store.
+/// How much space is given back at a time, in steps of the store.
 const TIDY_STEPS_MAX: usize = 64;
 
 impl Keeper {
@@ -31,7 +33,7 @@ impl Keeper {
         let end = self.budget.round.map(|time| Instant::now() + time);
         // What fails does not keep the others from their turn.
         let mut failed = Failed::default();
-        let felt = failed.unless(self.feel(lease.fence).await).unwrap_or(Pressure::Between);
+        let felt = failed.unless(self.feel(lease.fence).await).unwrap_or(Felt::NOTHING);
         let now = (self.clock)();
         let plausible = self.judge(now).await? == Belief::Plausible;
         if plausible {
@@ -44,7 +46,8 @@ impl Keeper {
             self.sweep_pending(now, end, &mut failed).await?;
         }
         if self.is_time_to_tidy(&felt) {
-            failed.unless(self.tidy().await);
+            self.tidied_at = Some(Instant::now());
+            failed.unless(give_back(&*self.store).await);
         }
         failed.into_result()
     }
@@ -89,9 +92,13 @@ impl Keeper {
     }
 
     /// A disk that is short of space gets it at once.
-    fn is_time_to_tidy(&self, felt: &Pressure) -> bool {
-        let due = self.tidied_at.is_none_or(|last| last.elapsed() >= TIDY_INTERVAL);
-        due || !self.is_under_way() || matches!(felt, Pressure::High(Cause::Disk { .. }))
+    fn is_time_to_tidy(&self, felt: &Felt) -> bool {
+        let is_short = matches!(felt.pressure, Pressure::High(Cause::Disk { .. }));
+        is_short || !self.is_under_way() || self.is_due_to_tidy()
+    }
+
+    fn is_due_to_tidy(&self) -> bool {
+        self.tidied_at.is_none_or(|last| last.elapsed() >= TIDY_INTERVAL)
     }
 
     /// Whether something of the last full round is left to do.
@@ -101,10 +108,20 @@ impl Keeper {
 
     /// Goes on with what has aged, as long as there is time. What fails is found again by the next full round.
     async fn age(&mut self, end: Option<Instant>, failed: &mut Failed) -> Result<(), UpkeepError> {
+        // Who has all the time gives space back afterwards.
+        let tidies = end.is_some() && self.is_due_to_tidy();
         let Some(mut aging) = self.aging.take() else { return Ok(()) };
         if let Some(lease) = self.hold().await? {
-            let mut told = |chunk: Removed| self.count_removed(chunk);
-            let swept = self.sweeper(lease.fence, end).age(&mut aging, &mut told).await;
+            let store = Arc::clone(&self.store);
+            let giving_back = async { if tidies { give_back(&*store).await } else { Ok(()) } };
+            if tidies {
+                self.tidied_at = Some(Instant::now());
+            }
+            let (mut sweep, upkept) = self.sweeper(lease.fence, end);
+            let mut told = |chunk| count_removed(upkept, chunk);
+            // What leaves keeps its pace while space is given back.
+            let (swept, given_back) = tokio::join!(sweep.age(&mut aging, &mut told), giving_back);
+            failed.unless(given_back);
             match failed.unless(swept.map_err(UpkeepError::from)) {
                 Some((_, Ended::Done)) => {
                     failed.unless(aging.into_result().map_err(UpkeepError::from));
@@ -113,10 +130,6 @@ impl Keeper {
             }
         }
         Ok(())
-    }
-
-    fn count_removed(&self, chunk: Removed) {
-        self.upkept.send_modify(|upkept| upkept.removed_links += chunk.events);
     }
 
     /// Goes on with what else the full round looks for, as long as there is time. What fails is looked for
@@ -145,7 +158,7 @@ impl Keeper {
     /// What is over its limit lets the oldest go, once what has aged has left.
     async fn make_room(
         &mut self,
-        felt: &Pressure,
+        felt: &Felt,
         now: UnixMillis,
         failed: &mut Failed,
     ) -> Result<(), UpkeepError> {
@@ -169,45 +182,52 @@ impl Keeper {
     }
 
     async fn sweep(
-        &self,
+        &mut self,
         look: &Look,
         fence: Fence,
         now: UnixMillis,
         until: Option<Instant>,
     ) -> Result<Ended, UpkeepError> {
+        let (mut sweep, upkept) = self.sweeper(fence, until);
         let mut told = |chunk: Removed| match look {
-            Look::Expired => {
-                self.upkept.send_modify(|upkept| upkept.expired_events += chunk.events)
-            }
+            Look::Expired => upkept.send_modify(|upkept| upkept.expired_events += chunk.events),
             Look::Forgettable { .. } => {
-                self.upkept.send_modify(|upkept| upkept.forgotten += chunk.events);
+                upkept.send_modify(|upkept| upkept.forgotten += chunk.events);
             }
-            _ => self.count_removed(chunk),
+            _ => count_removed(upkept, chunk),
         };
-        let (_, ended) = self.sweeper(fence, until).run(look, now, &mut told).await?;
+        let (_, ended) = sweep.run(look, now, &mut told).await?;
         Ok(ended)
     }
 
-    fn sweeper(&self, fence: Fence, until: Option<Instant>) -> Sweep<'_> {
-        let (store, lane) = (&*self.store, &*self.lane);
-        Sweep { store, lane, fence: Some(fence), pace: Pace::BESIDE_INGEST, until }
+    /// Who sweeps, and where that is counted.
+    fn sweeper(
+        &mut self,
+        fence: Fence,
+        until: Option<Instant>,
+    ) -> (Sweep<'_>, &watch::Sender<Upkept>) {
+        let Self { store, lane, beat, upkept, .. } = self;
+        (Sweep { store: &**store, lane, fence: Some(fence), beat, until }, upkept)
     }
+}
 
-    /// Gives space back, a little at a time.
-    async fn tidy(&mut self) -> Result<(), UpkeepError> {
-        self.tidied_at = Some(Instant::now());
-        for _ in 0..TIDY_STEPS_MAX {
-            match self.store.tidy().await? {
-                Tidied::More => tokio::task::yield_now().await,
-                Tidied::Done => break,
-                Tidied::Blocked(why) => {
-                    tracing::debug!(why, "space is given back later");
-                    break;
-                }
+/// Gives space back, a little at a time.
+async fn give_back(store: &dyn Store) -> Result<(), UpkeepError> {
+    for _ in 0..TIDY_STEPS_MAX {
+        match store.tidy().await? {
+            Tidied::More => tokio::task::yield_now().await,
+            Tidied::Done => break,
+            Tidied::Blocked(why) => {
+                tracing::debug!(why, "space is given back later");
+                break;
             }
         }
-        Ok(())
     }
+    Ok(())
+}
+
+fn count_removed(upkept: &watch::Sender<Upkept>, chunk: Removed) {
+    upkept.send_modify(|upkept| upkept.removed_links += chunk.events);
 }
 
 /// What failed first in a round.

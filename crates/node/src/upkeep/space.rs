@@ -1,6 +1,8 @@
 //! The disk that the store lies on.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kukuri_core::{Act, Storage, Task};
@@ -21,17 +23,46 @@ const LAST_PARTS: u64 = 4;
 
 /// A directory on a disk of this machine's.
 #[derive(Clone, Debug)]
-pub struct Disk(PathBuf);
+pub struct Disk {
+    directory: PathBuf,
+    shrinks: bool,
+    /// Whether the log says that it cannot be looked at. All clones know.
+    told: Arc<AtomicBool>,
+}
 
 impl Disk {
+    /// Of a store that gives the space of events that leave back to it.
     pub fn of(directory: &Path) -> Self {
-        Self(directory.to_owned())
+        Self { directory: directory.to_owned(), shrinks: true, told: Arc::default() }
     }
 
-    /// What programs may still write; `None` if the system does not tell.
+    /// Of a server, whose tables keep theirs but for partitions that hold nothing any more.
+    pub fn of_server(directory: &Path) -> Self {
+        Self { shrinks: false, ..Self::of(directory) }
+    }
+
+    pub fn shrinks(&self) -> bool {
+        self.shrinks
+    }
+
+    /// What programs may still write.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn look(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.directory)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// The same; `None` if the system does not tell, which the log says once.
     pub fn free_bytes(&self) -> Option<u64> {
-        let stat = rustix::fs::statvfs(&self.0).ok()?;
-        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+        let looked = self.look();
+        let was_told = self.told.swap(looked.is_err(), Ordering::Relaxed);
+        if let (Err(error), false) = (&looked, was_told) {
+            let directory = self.directory.display();
+            tracing::error!(%directory, %error, "the disk cannot be looked at: no reserve is kept until it can be again");
+        }
+        looked.ok()
     }
 }
 
@@ -127,6 +158,13 @@ pub(super) fn tell(storage: Storage) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_is_looked_at_by_a_directory_that_is_there() {
+        let (there, nowhere) = (Disk::of(Path::new("/")), Disk::of(Path::new("/no/such/path")));
+        assert!(there.look().is_ok() && there.free_bytes().is_some());
+        assert!(nowhere.look().is_err() && nowhere.free_bytes().is_none());
+    }
 
     #[test]
     fn a_full_disk_opens_with_a_margin() {

@@ -14,6 +14,9 @@ pub fn running_says_where_everything_is_and_ends_when_asked(site: &Site) {
         let banner = node.stderr();
         assert!(banner.contains("ws://127.0.0.1:"), "{banner}");
         assert!(banner.contains("events.db") || banner.contains("postgres://"), "{banner}");
+        // Nobody is to believe in a reserve that is not there.
+        let without = banner.contains("capacity.database_directory");
+        assert_eq!(without, !site.has_own_disk(), "{banner}");
         // Every other command works beside it.
         site.import(&[note(1)]).ok();
         match signal {

@@ -7,6 +7,7 @@ use kukuri_testkit::postgres::{Cluster, Durability};
 use kukuri_testkit::process::Process;
 
 use sqlx::{Connection, Executor, PgConnection, Row};
+use tokio::runtime::Runtime;
 
 use crate::site::{LIMIT, NOW, Site, ids, notes};
 
@@ -104,13 +105,8 @@ fn an_import_whose_server_hangs_can_be_left() {
     let database = cluster.create_database();
     let site = Site::postgres(&database);
     site.topics();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (mut locking, mut looking) = runtime.block_on(async {
-        let mut locking = PgConnection::connect(&database).await.unwrap();
-        locking.execute("BEGIN").await.unwrap();
-        locking.execute("LOCK TABLE cn_relay.events IN ACCESS EXCLUSIVE MODE").await.unwrap();
-        (locking, PgConnection::connect(&database).await.unwrap())
-    });
+    let runtime = Runtime::new().unwrap();
+    let (mut locking, mut looking) = locked(&runtime, &database, ALL_EVENTS);
     let lines = notes(300);
     let mut import = site.spawn(&["import", "-"]);
     let mut stdin = import.stdin().unwrap();
@@ -135,13 +131,9 @@ fn a_purge_that_waits_can_be_interrupted() {
     let site = Site::postgres(&database);
     let lines = notes(600);
     site.import(&lines).ok();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (mut writing, mut looking) = runtime.block_on(async {
-        let mut writing = PgConnection::connect(&database).await.unwrap();
-        writing.execute("BEGIN").await.unwrap();
-        writing.execute("SELECT FROM cn_relay.lane FOR UPDATE").await.unwrap();
-        (writing, PgConnection::connect(&database).await.unwrap())
-    });
+    let runtime = Runtime::new().unwrap();
+    let turn = "SELECT FROM cn_relay.lane FOR UPDATE";
+    let (mut writing, mut looking) = locked(&runtime, &database, turn);
     let soon = (NOW.0 + 60).to_string();
     let args = ["purge", "--before", &soon];
     let mut purge = site.spawn(&args);
@@ -157,7 +149,42 @@ fn a_purge_that_waits_can_be_interrupted() {
     site.run(&["doctor", "--all"]).ok();
 }
 
-fn waits_for_a_lock(runtime: &tokio::runtime::Runtime, looking: &mut PgConnection) {
+/// A dry run went on to its end, whoever asked it to stop. It has nothing to finish, and so leaves while it waits.
+#[test]
+fn a_dry_run_that_waits_can_be_interrupted() {
+    let cluster = Cluster::start(Durability::Fast).unwrap();
+    let database = cluster.create_database();
+    let site = Site::postgres(&database);
+    let lines = notes(600);
+    site.import(&lines).ok();
+    let runtime = Runtime::new().unwrap();
+    let (mut locking, mut looking) = locked(&runtime, &database, ALL_EVENTS);
+    let soon = (NOW.0 + 60).to_string();
+    let args = ["purge", "--before", &soon, "--dry-run"];
+    let mut purge = site.spawn(&args);
+    waits_for_a_lock(&runtime, &mut looking);
+    // As a service manager does; the purge itself is interrupted as by Ctrl-C.
+    purge.terminate().unwrap();
+    assert_eq!(purge.wait(LIMIT).unwrap().code(), Some(130), "{}", purge.stderr());
+    says(&purge, "interrupted after 0 events (0 bytes); nothing was changed");
+    runtime.block_on(locking.execute("ROLLBACK")).unwrap();
+    assert_eq!(site.exported(&[]), ids(&lines));
+    site.run(&args).ok().says("would purge 600 events");
+}
+
+const ALL_EVENTS: &str = "LOCK TABLE cn_relay.events IN ACCESS EXCLUSIVE MODE";
+
+/// Somebody who holds a lock, and somebody who sees who waits for it.
+fn locked(runtime: &Runtime, database: &str, lock: &'static str) -> (PgConnection, PgConnection) {
+    runtime.block_on(async {
+        let mut locking = PgConnection::connect(database).await.unwrap();
+        locking.execute("BEGIN").await.unwrap();
+        locking.execute(lock).await.unwrap();
+        (locking, PgConnection::connect(database).await.unwrap())
+    })
+}
+
+fn waits_for_a_lock(runtime: &Runtime, looking: &mut PgConnection) {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     wait_for("a writer that waits for the lock", LIMIT, || {
         let row = runtime.block_on(looking.fetch_one(waiting)).unwrap();

@@ -1,6 +1,7 @@
 //! Configuration, and what the operator sees of a running node.
 
 use std::fs;
+use std::path::Path;
 
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::condition::wait_for;
@@ -72,6 +73,26 @@ pub fn wrong_settings_are_named(site: &Site) {
     {
         ended(site.command_now(&["config"]).env(name, text)).code(2).says(name);
     }
+}
+
+/// A reserve on the disk of a server needs a directory that can be looked at; a store without a server needs
+/// none, and is not to be taken for one that has been given some.
+pub fn the_disk_of_a_server_is_named(site: &Site) {
+    const KEY: &str = "capacity.database_directory";
+    let file = site.path("kukuri.toml");
+    let with = |directory: &Path, args: &[&str]| {
+        fs::write(&file, format!("[capacity]\ndatabase_directory = '{}'\n", directory.display()))
+            .unwrap();
+        ended(site.command_now(args).arg("--config").arg(&file))
+    };
+    let (there, none) = (site.path(""), site.path("none"));
+    if site.has_own_disk() {
+        with(&there, &["topic", "add", "x"]).code(2).says(KEY).says("`database`");
+        return;
+    }
+    with(&none, &["topic", "add", "x"]).code(1).says(KEY).says("none is on");
+    assert!(with(&there, &["config"]).ok().stdout.contains("\ndatabase_directory = "));
+    with(&there, &["topic", "add", "x"]).ok();
 }
 
 /// Whether it lives, whether it can serve, and its numbers.

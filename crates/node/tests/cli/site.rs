@@ -128,9 +128,17 @@ impl Site {
         self.database.as_deref().map(|url| ask(url, sql))
     }
 
-    /// Whether the store lies on a disk that the program looks at.
+    /// Whether the store lies on a disk that the program looks at without being told.
     pub fn has_own_disk(&self) -> bool {
         self.database.is_none()
+    }
+
+    /// Tells the program where the disk is, if it has to be told.
+    pub fn show_disk<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        match self.has_own_disk() {
+            true => command,
+            false => command.env("KUKURI_CAPACITY_DATABASE_DIRECTORY", self.dir.path()),
+        }
     }
 
     /// Where the test may write.

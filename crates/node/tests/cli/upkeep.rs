@@ -1,7 +1,11 @@
 //! How long and how much is kept: policies, purges, status, and what a running node does by itself.
 
+use std::process::Command;
+
+use kukuri_core::ladder::Step;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_testkit::condition::wait_for;
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::running::Running;
@@ -33,10 +37,35 @@ pub fn a_policy_is_shown_and_changed(site: &Site) {
     assert_eq!(policy(site, &set), expected);
     assert_eq!(policy(site, &[]), expected);
     assert_eq!(site.topics()[0]["ingest_policy"], expected);
-    for wrong in [["--retention-days", "-1"], ["--on-full", "explode"], ["--max-bytes", "1GB"]] {
+    bounds_are_shown_and_lifted(site, &expected);
+    for wrong in [
+        ["--retention-days", "-1"],
+        ["--on-full", "explode"],
+        ["--max-bytes", "1GB"],
+        // One more than there can be.
+        ["--max-lag-seconds", "4294967296"],
+    ] {
         site.run(&[&["topic", "policy", GLOBAL][..], &wrong].concat()).code(2);
     }
     site.run(&["topic", "policy", "no such topic", "--max-events", "1"]).code(1).says("topic list");
+}
+
+/// What else can be bounded is told wherever a policy is, until the node's own bounds hold again.
+fn bounds_are_shown_and_lifted(site: &Site, others: &Value) {
+    let mut bounded = others.clone();
+    bounded["max_bytes"] = json!(5_000_000_000_u64);
+    bounded["max_lag_seconds"] = json!(u32::MAX);
+    let set = ["--max-bytes", "5000000000", "--max-lag-seconds", "4294967295"];
+    assert_eq!(policy(site, &set), bounded);
+    assert_eq!(site.topics()[0]["ingest_policy"], bounded);
+    let status = site.run(&["status", "--json"]).ok().json().remove(0);
+    assert_eq!(status["topics"][0]["ingest_policy"], bounded);
+    let told = site.run(&["status"]).ok().stdout;
+    let words = "\"max_bytes\":5000000000,\"max_lag_seconds\":4294967295";
+    assert!(told.contains(words), "{words} in {told}");
+    let lifted = ["--max-bytes", "default", "--max-lag-seconds", "default"];
+    assert_eq!(policy(site, &lifted), *others);
+    assert_eq!(site.topics()[0]["ingest_policy"], *others);
 }
 
 pub fn a_purge_takes_what_the_policy_no_longer_keeps(site: &Site) {
@@ -159,32 +188,78 @@ pub fn status_tells_what_the_node_holds(site: &Site) {
     {
         assert!(told.contains(words), "{words} in {told}");
     }
+    let extents = status["extents"].as_array().unwrap();
+    let names: Vec<&str> = extents.iter().map(|extent| extent["name"].as_str().unwrap()).collect();
+    for name in &names {
+        assert!(told.contains(name), "{name} in {told}");
+    }
+    // A PostgreSQL gives space back by the partition, so each of them is told.
+    if let Some(partitions) = site.ask(PARTITIONS) {
+        let parted = ["events_standard_", "events_outbox_"];
+        let listed = |name: &&str| parted.iter().any(|table| name.starts_with(table));
+        let listed = names.into_iter().filter(listed).count();
+        assert!(listed >= parted.len(), "{told}");
+        assert_eq!(i64::try_from(listed), Ok(partitions), "{told}");
+    }
+}
+
+/// Those of the events and of the feed.
+const PARTITIONS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent IN
+    ('cn_relay.events_standard'::REGCLASS, 'cn_relay.events_outbox'::REGCLASS)";
+
+/// The metric of a running node and the status beside it name the same step. It takes a minute of pressure to come
+/// to one: here the node comes back to where it stood when it ended.
+pub fn the_step_of_the_ladder_is_told(site: &Site) {
+    site.import(&notes(1)).ok();
+    stand_on(site, Step::StopLowPriority);
+    let running = Running::start(site, &[]);
+    assert_eq!(running.metric("kukuri_ladder_step"), Some(2.0));
+    let status = site.run(&["status", "--json"]).ok().json().remove(0);
+    assert_eq!(status["ladder_step"], "stop_low_priority");
+    assert_eq!(status["allowance"]["step"], "stop_low_priority");
+    let told = site.run(&["status"]).ok().stdout;
+    for words in ["ladder   stop_low_priority", "stopped by the ladder"] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    running.end();
+}
+
+/// As if a node had ended on a step.
+fn stand_on(site: &Site, step: Step) {
+    let stand = |table: &str| {
+        format!("UPDATE {table} SET allowance = '{{\"step\":\"{}\"}}'", step.as_str())
+    };
+    if site.ask(&stand("cn_relay.node_state")).is_none() {
+        let file = Connection::open(site.path("data").join("events.db")).unwrap();
+        assert_eq!(file.execute(&stand("node_state"), []).unwrap(), 1);
+    }
 }
 
 /// Whoever opens the store goes by what is free now, and not by what a node found that ran once. (The disk
-/// of a PostgreSQL is its server's own.)
+/// of a PostgreSQL has to be named.)
 pub fn every_door_looks_at_the_disk(site: &Site) {
+    // No disk has so much room.
+    const BEYOND: &str = "1000000000000";
+    let reserving = |command: &mut Command, reserve_mib: &str| {
+        ended(command.env("KUKURI_CAPACITY_DISK_RESERVE_MIB", reserve_mib))
+    };
     let importing = |lines: &[String], reserve_mib: &str| {
         let file = site.file("import.jsonl", lines);
         let mut command = site.command(&["import", text(&file)]);
-        ended(command.env("KUKURI_CAPACITY_DISK_RESERVE_MIB", reserve_mib))
+        reserving(site.show_disk(&mut command), reserve_mib)
     };
     let storage = || site.run(&["status", "--json"]).ok().json()[0]["allowance"]["storage"].clone();
     let lines = notes(3);
-    // No disk has so much room.
-    let short = importing(&lines[..1], "1000000000000");
-    if site.has_own_disk() {
-        short.code(3).says("storage_full");
-        assert!(storage()["spent"]["reserve_bytes"].as_u64() > Some(0), "{}", storage());
-    } else {
-        short.ok();
-    }
+    importing(&lines[..1], BEYOND).code(3).says("storage_full");
+    assert!(storage()["spent"]["reserve_bytes"].as_u64() > Some(0), "{}", storage());
     importing(&lines[1..2], "0").ok().says("accepted                      1");
     assert_eq!(storage(), json!("open"));
-    let mut purge = site.command(&["purge"]);
-    ended(purge.env("KUKURI_CAPACITY_DISK_RESERVE_MIB", "1000000000000")).ok();
+    // Who is not told where a server's disk is keeps no reserve there.
+    reserving(&mut site.command(&["purge"]), BEYOND).ok();
     assert_eq!(storage() == json!("open"), !site.has_own_disk());
-    let running = Running::start(site, &[]);
+    reserving(site.show_disk(&mut site.command(&["purge"])), BEYOND).ok();
+    assert_ne!(storage(), json!("open"));
+    let running = Running::spawn(site.show_disk(&mut site.command_now(&["run"])));
     wait_for("room", LIMIT, || (storage() == json!("open")).then_some(())).unwrap();
     running.end();
 }
@@ -211,6 +286,8 @@ pub fn a_running_node_keeps_house(site: &Site) {
     assert_eq!(reasons("capacity"), 3, "the hidden one left without a word");
     let metrics = Running::get(&running.admin, "/metrics", "*/*").1;
     assert!(metrics.contains("kukuri_upkeep_expired_events_total 1"), "{metrics}");
+    let step = site.run(&["status", "--json"]).ok().json()[0]["ladder_step"].clone();
+    assert_eq!((running.metric("kukuri_ladder_step"), step), (Some(0.0), json!("none")));
     running.end();
     // Whoever ends lets others go on at once.
     let status = site.run(&["status", "--json"]).ok().json().remove(0);

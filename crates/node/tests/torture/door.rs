@@ -71,6 +71,11 @@ impl Node {
         Node { process, url }
     }
 
+    /// A connection that is there, whatever becomes of the node.
+    pub async fn connect(&self) -> Socket {
+        connect(&self.url).await
+    }
+
     /// Ends it in good order.
     pub fn end(mut self) {
         self.process.terminate().expect("it runs");
@@ -88,7 +93,7 @@ pub struct Client(Socket);
 
 impl Client {
     pub async fn connect(node: &Node) -> Client {
-        Client(connect(&node.url).await)
+        Client(node.connect().await)
     }
 
     /// What is said to an event.
@@ -124,7 +129,7 @@ pub struct Publisher {
 
 impl Publisher {
     pub async fn start(node: &Node, load: &Arc<Load>, lines: Vec<usize>) -> Publisher {
-        let (sink, answers) = connect(&node.url).await.split();
+        let (sink, answers) = node.connect().await.split();
         let from = lines.first().copied().unwrap_or(0);
         let positions = lines.iter().map(|nth| (load.lines[*nth].id.to_hex(), *nth)).collect();
         let offered = Arc::new(AtomicUsize::new(0));
@@ -222,8 +227,8 @@ pub struct Heard {
 
 impl Heard {
     /// Listens until the connection ends, or until everything stored was given if `to_the_end`.
-    pub async fn listen(mut self, url: String, load: Arc<Load>, to_the_end: bool) -> Heard {
-        let (mut sink, mut stream) = connect(&url).await.split();
+    pub async fn listen(mut self, socket: Socket, load: Arc<Load>, to_the_end: bool) -> Heard {
+        let (mut sink, mut stream) = socket.split();
         let topics: Vec<String> = load.topics.iter().map(ToString::to_string).collect();
         let request = json!(["REQ", "all", { "#t": topics, "after": self.cursor }]);
         if sink.send(Message::text(request.to_string())).await.is_err() {

@@ -64,7 +64,7 @@ async fn kill_once(
     let mut node = Node::start(place);
     let lines: Vec<usize> = (from..load.lines.len()).collect();
     let mut publisher = Publisher::start(&node, load, lines).await;
-    let listening = std::mem::take(heard).listen(node.url.clone(), Arc::clone(load), false);
+    let listening = std::mem::take(heard).listen(node.connect().await, Arc::clone(load), false);
     let listening = tokio::spawn(listening);
     let answers = 1 + dice.below(ANSWERS_MAX);
     assert!(publisher.wait_for_answers(answers).await, "the node ended by itself");
@@ -104,7 +104,7 @@ async fn kill(test: &str, home: impl Fn() -> Home) {
         assert!(publisher.wait_for_answers(load.lines.len()).await, "the node ended by itself");
         let failed = publisher.leave(&mut history).await;
         assert!(failed.is_empty(), "nothing fails without a fault: {failed:?}");
-        let heard = heard.listen(node.url.clone(), Arc::clone(&load), true).await;
+        let heard = heard.listen(node.connect().await, Arc::clone(&load), true).await;
         node.end();
         assert_eq!(history.unanswered(), 0);
         require_none(test, &place.check(&history).await);
@@ -136,7 +136,7 @@ async fn postgres_goes_away_under_the_node() {
     let mut history = History::new(&load);
     let mut dice = seed.part(1).dice();
     let node = Node::start(&place);
-    let listening = Heard::default().listen(node.url.clone(), Arc::clone(&load), false);
+    let listening = Heard::default().listen(node.connect().await, Arc::clone(&load), false);
     let listening = tokio::spawn(listening);
     let mut rest: Vec<usize> = (0..load.lines.len()).collect();
     let mut hit = 0;
@@ -169,7 +169,7 @@ async fn postgres_goes_away_under_the_node() {
     println!("{} of {} heard live", heard.events.len(), history.accepted());
     assert!(heard.events.len() > history.accepted() / 2, "live delivery goes on after a stop");
     let node = Node::start(&place);
-    let heard = heard.listen(node.url.clone(), Arc::clone(&load), true).await;
+    let heard = heard.listen(node.connect().await, Arc::clone(&load), true).await;
     node.end();
     assert_eq!(history.unanswered(), 0);
     require_none(test, &place.check(&history).await);

@@ -12,7 +12,8 @@ use kukuri_testkit::spec::Event;
 use crate::home::Home;
 use crate::rig::{DAY, LEASE_OVER, Node, SETTINGS, START, Time, doctor, topic};
 
-const DOORS: [Source; 4] = [Source::Ws, Source::Gossip, Source::Backfill, Source::Import];
+const DOORS: [Source; 5] =
+    [Source::Ws, Source::Gossip, Source::Backfill, Source::Import, Source::Paid];
 const TOPICS: [char; 4] = ['a', 'b', 'c', 'd'];
 
 /// Days after which everything is offered again: around the ends of retention and of memory, where a

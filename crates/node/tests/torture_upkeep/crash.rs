@@ -17,7 +17,7 @@ use kukuri_store::{Entry, Store, StoreError, Tidied};
 use kukuri_testkit::audit::audit;
 use tokio::sync::Notify;
 
-use crate::home::Home;
+use crate::home::{Home, Room};
 use crate::rig::{DAY, LEASE_OVER, Node, SETTINGS, Time, doctor, topic};
 
 /// Enough for several chunks.
@@ -36,6 +36,8 @@ const CROWDED: UpkeepSettings =
 
 /// What a purge must have had, or it proves nothing.
 const STEPS_MIN: usize = 12;
+/// Crashes between two drops of partitions: each is given up, detached and dropped.
+const HALF_DROPPED_MIN: usize = 6;
 
 /// Stops before one of the steps that change something, and never goes on.
 struct Halting {
@@ -181,6 +183,18 @@ async fn crash(home: &Home, time: &Time, halt_at: usize) -> bool {
     crashed
 }
 
+/// A purge that gives no space back would prove nothing of how that ends, and neither would crashes beside it.
+fn gave_space_back(home: &Home, before: Room, after: Room, half_dropped: usize) {
+    if let Home::Postgres(..) = home {
+        let (was, left) = (before.partitions, after.partitions);
+        assert!(left < was, "of {was} partitions of events {left} are left");
+        assert!(half_dropped >= HALF_DROPPED_MIN, "only {half_dropped} crashes between two drops");
+    } else {
+        let (was, is) = (before.free, after.free);
+        assert!(is > was, "of the file {was} bytes were free, and {is} are");
+    }
+}
+
 async fn crashes(base: Home) {
     let time = Time::start();
     full_store(&base, &time).await;
@@ -194,14 +208,21 @@ async fn crashes(base: Home) {
         time
     };
     let whole = base.copy();
+    let before = whole.room();
     assert!(!crash(&whole, &clock(), usize::MAX).await);
     let (expected, room) = (finish(&whole, &clock()).await, whole.room());
-    let (mut steps, mut half_done) = (0, 0);
+    let (mut steps, mut half_done, mut half_dropped) = (0, 0, 0);
+    let mut partitions_max = before.partitions;
     loop {
         let home = base.copy();
         if !crash(&home, &clock(), steps).await {
             break;
         }
+        // While events leave the feed goes on, so that there are ever more of them, and then ever fewer.
+        let partitions = home.partitions();
+        partitions_max = partitions_max.max(partitions);
+        let left_some = room.partitions < partitions && partitions < partitions_max;
+        half_dropped += usize::from(left_some);
         let store = home.open().await;
         is_sound(&*store).await;
         half_done += usize::from(state(&*store).await != expected);
@@ -213,9 +234,13 @@ async fn crashes(base: Home) {
         assert_eq!(home.room().partitions, room.partitions, "after a crash at step {steps}");
         steps += 1;
     }
-    println!("{steps} crashes, {half_done} of them with something left to do; {room}");
+    println!(
+        "{steps} crashes, {half_done} of them with something left to do, {half_dropped} between \
+         two drops; before: {before}; after: {room}"
+    );
     assert!(steps >= STEPS_MIN, "only {steps} steps");
     assert!(half_done >= STEPS_MIN, "only {half_done} crashes left something to do");
+    gave_space_back(&base, before, room, half_dropped);
     let counted = expected.iter().filter(|text| text.starts_with("Record")).count();
     assert!(counted <= 100, "{counted} events are left");
 }

@@ -128,7 +128,7 @@ impl Home {
     pub fn room(&self) -> Room {
         match self {
             Self::Model(_) => Room::default(),
-            Self::Sqlite { path, .. } => Room { bytes: file_bytes(path), ..Room::default() },
+            Self::Sqlite { path, .. } => file_room(path),
             Self::Postgres(name, server) => {
                 let sql = |sql: &str| server.cluster.sql(name, sql).expect("it can be asked");
                 let number = |text: String| text.parse().expect("a number");
@@ -137,10 +137,18 @@ impl Home {
                 Room {
                     bytes: number(sql(PARTITION_BYTES)),
                     beside: number(sql(OTHER_BYTES)),
-                    partitions: number(sql(PARTITIONS)),
+                    partitions: self.partitions(),
+                    ..Room::default()
                 }
             }
         }
+    }
+
+    /// Those of [`Room::partitions`], without touching anything.
+    pub fn partitions(&self) -> u64 {
+        let Self::Postgres(name, server) = self else { return 0 };
+        let count = server.cluster.sql(name, PARTITIONS).expect("it can be asked");
+        count.parse().expect("a number")
     }
 }
 
@@ -149,16 +157,22 @@ impl Home {
 pub struct Room {
     /// SQLite: its file. PostgreSQL: the partitions of events and of the feed, which are dropped.
     pub bytes: u64,
+    /// SQLite: as much of its file as holds nothing, and is written to again.
+    pub free: u64,
     /// PostgreSQL: the tables that are vacuumed, whose room is used again.
     pub beside: u64,
-    /// PostgreSQL: partitions of events.
+    /// PostgreSQL: partitions of events, but for those that the feed has not reached: how many there are ahead
+    /// of it depends on which batch made them.
     pub partitions: u64,
 }
 
 impl fmt::Display for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes, beside, partitions } = self;
+        let Self { bytes, free, beside, partitions } = self;
         write!(f, "{} KiB", bytes / 1024)?;
+        if *free > 0 {
+            write!(f, ", {} KiB of them free", free / 1024)?;
+        }
         if *partitions > 0 {
             write!(
                 f,
@@ -176,14 +190,23 @@ const PARTITION_BYTES: &str = "SELECT COALESCE(sum(pg_total_relation_size(c.oid)
 const OTHER_BYTES: &str = "SELECT COALESCE(sum(pg_total_relation_size(oid)), 0) FROM pg_class
     WHERE relkind = 'r' AND NOT relispartition AND relnamespace = 'cn_relay'::REGNAMESPACE";
 const PARTITIONS: &str = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relispartition
-    AND relname ~ '^events_standard_[0-9]+$'";
+    AND relname ~ '^events_standard_[0-9]+$'
+    AND substring(relname FROM '[0-9]+$')::BIGINT <= (
+        SELECT GREATEST(floor_seq, (SELECT max(seq) FROM cn_relay.events_outbox))
+        FROM cn_relay.feed_meta)";
 
-fn file_bytes(path: &Path) -> u64 {
+fn file_room(path: &Path) -> Room {
     let connection = Connection::open(path.join(FILE)).expect("the file is there");
     let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
     let busy = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     assert_eq!(busy, Ok(0), "nobody reads");
-    std::fs::metadata(path.join(FILE)).expect("the file is there").len()
+    let number = |name: &str| {
+        let number = connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        number.expect("it can be asked").unsigned_abs()
+    };
+    let free = number("freelist_count") * number("page_size");
+    let bytes = std::fs::metadata(path.join(FILE)).expect("the file is there").len();
+    Room { bytes, free, ..Room::default() }
 }
 
 fn copy_files(from: &Path, to: &Path) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kukuri_core::ladder::{Cause, Move, Reason, Step};
-use kukuri_core::{Capacity, IngestPolicy, Priority};
+use kukuri_core::{Act, Allowance, Capacity, IngestPolicy, OnFull, Priority};
 use kukuri_event::UnixSeconds;
 use kukuri_node::upkeep::UpkeepSettings;
 use kukuri_store::conformance::signing::{Author, Draft};
@@ -21,16 +21,21 @@ async fn last_move(node: &Node) -> (Step, Option<Move>) {
     (state.allowance.step, state.past.last_move)
 }
 
+/// Takes in so many notes of one topic.
+async fn hold_notes(node: &Node, count: i64) {
+    node.set_topic('a', IngestPolicy::default()).await;
+    for nth in 0..count {
+        let draft = Draft::new(1, UnixSeconds(START.0 - nth)).tag("t", topic('a'));
+        assert_eq!(node.say(&Author::numbered(1).sign(&draft)).await, "");
+    }
+}
+
 async fn a_move_survives_a_restart(home: Home) {
     let time = Time::start();
     let capacity = Capacity { max_events: Some(10), max_bytes: None };
     let settings = UpkeepSettings { capacity, ..SETTINGS };
     let mut node = Node::start_with(home.open().await, &time, settings, None);
-    node.set_topic('a', IngestPolicy::default()).await;
-    for nth in 0..10 {
-        let draft = Draft::new(1, UnixSeconds(START.0 - nth)).tag("t", topic('a'));
-        assert_eq!(node.say(&Author::numbered(1).sign(&draft)).await, "");
-    }
+    hold_notes(&node, 10).await;
     node.keep().await;
     assert_eq!(last_move(&node).await, (Step::None, None));
     time.pass(MINUTE);
@@ -64,6 +69,76 @@ async fn a_move_survives_a_restart_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_survives_a_restart_on_postgres() {
     a_move_survives_a_restart(Home::postgres()).await;
+}
+
+/// A node whose limits stay as they are lets the oldest go until everything that it gave up can come back. Events
+/// left only until it was just below where the pressure begins, and so the ladder stayed up for ever.
+async fn the_ladder_comes_down_by_itself(home: Home) {
+    let time = Time::start();
+    let capacity = Capacity { max_events: Some(100), max_bytes: None };
+    let settings = UpkeepSettings { capacity, ..SETTINGS };
+    let mut node = Node::start_with(home.open().await, &time, settings, None);
+    hold_notes(&node, 100).await;
+    let mut steps = Vec::new();
+    // Three minutes up, some to let go of a hundredth in each, and three times five down.
+    for _ in 0..60 {
+        node.keep().await;
+        time.pass(MINUTE);
+        steps.push(last_move(&node).await.0);
+    }
+    let highest = steps.iter().max().copied();
+    assert_eq!((highest, steps.last().copied()), (Some(Step::EvictOldest), Some(Step::None)));
+    // Nine tenths of the soft limit, which is nine tenths of a hundred.
+    assert_eq!(node.visible('a').await.len(), 81);
+    node.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ladder_comes_down_by_itself_on_sqlite() {
+    the_ladder_comes_down_by_itself(Home::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ladder_comes_down_by_itself_on_postgres() {
+    the_ladder_comes_down_by_itself(Home::postgres()).await;
+}
+
+/// An operator who wants new events refused keeps the old ones.
+async fn who_refuses_lets_nothing_go(home: Home) {
+    let time = Time::start();
+    let capacity = Capacity { max_events: Some(10), max_bytes: None };
+    let settings = UpkeepSettings { capacity, on_full: OnFull::Refuse, ..SETTINGS };
+    let mut node = Node::start_with(home.open().await, &time, settings, None);
+    hold_notes(&node, 10).await;
+    for _ in 0..10 {
+        node.keep().await;
+        time.pass(MINUTE);
+    }
+    assert_eq!(last_move(&node).await.0, Step::StopLowPriority);
+    assert_eq!(node.visible('a').await.len(), 10);
+
+    // As an older program left it, which knew of no top.
+    let allowance = node_state(&*node.store).await.expect("the node can be read").allowance;
+    let act = Act::Allow(Allowance { step: Step::EvictOldest, ..allowance });
+    assert!(node.lane.run(act).await.expect("the lane answers").is_ok());
+    node.resettle(settings);
+    for _ in 0..2 {
+        node.keep().await;
+        time.pass(MINUTE);
+        assert_eq!(last_move(&node).await.0, Step::StopLowPriority);
+    }
+    assert_eq!(node.visible('a').await.len(), 10);
+    node.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_refuses_lets_nothing_go_on_sqlite() {
+    who_refuses_lets_nothing_go(Home::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_refuses_lets_nothing_go_on_postgres() {
+    who_refuses_lets_nothing_go(Home::postgres()).await;
 }
 
 /// Everything but the oldest events is given up for a consumer that is behind, and comes back when it has caught up.

@@ -14,7 +14,7 @@ use kukuri_core::{
 use kukuri_event::{Filter, UnixSeconds};
 use kukuri_lane::{Lane, LaneConfig};
 use kukuri_node::doctor::Walk;
-use kukuri_node::upkeep::{Aging, Budget, Disk, Keeper, Pace, Sweep, UpkeepSettings};
+use kukuri_node::upkeep::{Aging, Beat, Budget, Disk, Keeper, Pace, Sweep, UpkeepSettings};
 use kukuri_store::{Clock, Entry, Place, Query, Store, Tidied, node_state};
 use kukuri_testkit::generate::Seed;
 use tokio::sync::watch;
@@ -186,11 +186,12 @@ impl Node {
 
     /// As an operator who wants rid of what came into a topic before now.
     pub async fn purge(&self, digit: char) -> Usage {
-        let sweep = Sweep {
+        let mut beat = Beat::new(Pace::Unbounded);
+        let mut sweep = Sweep {
             store: &*self.store,
             lane: &self.lane,
             fence: None,
-            pace: Pace::Unbounded,
+            beat: &mut beat,
             until: None,
         };
         let mut aging = Aging::before([topic(digit)], UnixMillis(self.time.now().0 + 1));

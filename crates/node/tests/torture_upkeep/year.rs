@@ -35,8 +35,8 @@ const BURST_TOPIC: char = 'a';
 /// By then it has left again.
 const BURST_OVER: u32 = BURST_DAY + 35;
 
-/// Partitions that hold events, the one that is being filled, two that are ready, and one that is being dropped.
-const PARTITIONS_MAX: u64 = 10;
+/// Partitions that hold events, the one that is being filled, and one that is being dropped.
+const PARTITIONS_MAX: u64 = 8;
 
 /// SQLite keeps so many free bytes in its file for what is written next.
 const FREE_BYTES_KEPT: u64 = 4 << 20;

@@ -57,7 +57,10 @@ pub(super) fn climb(dice: &mut Dice) -> Act {
     let (from, to) = (*dice.pick(Step::ALL), *dice.pick(Step::ALL));
     let reason = match dice.chance(50) {
         true => Reason::Relief,
-        false => Reason::Pressure(Cause::Disk { free_bytes: 3, free_bytes_min: 7 }),
+        false => {
+            let beyond_help = dice.chance(50);
+            Reason::Pressure(Cause::Disk { free_bytes: 3, free_bytes_min: 7, beyond_help })
+        }
     };
     Act::Climb(Move { from, to, at: World::now(), reason })
 }

@@ -74,6 +74,8 @@ pub struct Oracle {
     felt: Option<(bool, i64)>,
     /// Whether there was too much when it was last looked, and when that was.
     pressed: bool,
+    /// Whether there was less than that by a margin.
+    relieved: bool,
     looked_at: Option<i64>,
     held: BTreeMap<String, Held>,
     seen: BTreeMap<String, Seen>,
@@ -96,6 +98,7 @@ impl Oracle {
             step: 0,
             felt: None,
             pressed: false,
+            relieved: true,
             looked_at: None,
             held: BTreeMap::new(),
             seen: BTreeMap::new(),
@@ -376,12 +379,12 @@ impl Oracle {
     }
 
     /// The oldest by their arrival leave, versions that count last: what is too much, or a hundredth on
-    /// the last step of the ladder, while there is too much.
+    /// the last step of the ladder, until there is less than too much by a margin.
     fn evict_node(&mut self, before: Sum) {
         let NodeRules { max_events, max_bytes, full, .. } = self.node;
         let (mut to_events, mut to_bytes) =
             (max_events.unwrap_or(u64::MAX), max_bytes.unwrap_or(u64::MAX));
-        let pressed = self.step >= 3 && self.pressed;
+        let pressed = self.step >= 3 && !self.relieved;
         if pressed {
             to_events = to_events.min(before.0 - before.0.div_ceil(100));
             to_bytes = to_bytes.min(before.1 - before.1.div_ceil(100));
@@ -400,15 +403,17 @@ impl Oracle {
         }
     }
 
-    /// One step up after a minute beyond the soft limit, one down after five below nine tenths of it.
-    /// Time in which nobody looked tells nothing.
+    /// One step up after a minute beyond the soft limit, one down after five below nine tenths of it. Who refuses
+    /// what is too much never takes the last one. Time in which nobody looked tells nothing.
     fn feel(&mut self, (events, bytes): Sum, now: i64) {
         let soft = |max: u64| max * self.node.soft_percent / 100;
         let loads = [(self.node.max_events, events), (self.node.max_bytes, bytes)];
         let gauges = || loads.iter().filter_map(|(max, load)| Some((soft((*max)?), *load)));
         let high = gauges().any(|(soft, load)| load > soft);
         let low = gauges().all(|(soft, load)| load * 100 <= soft * 90);
-        self.pressed = high;
+        (self.pressed, self.relieved) = (high, low);
+        let top = if self.node.full == Full::Evict { 3 } else { 2 };
+        self.step = self.step.min(top);
         if self.looked_at.replace(now).is_none_or(|at| now - at > 60_000) {
             self.felt = None;
         }
@@ -419,7 +424,7 @@ impl Oracle {
         let since = self.felt.filter(|(was, _)| *was == high).map_or(now, |(_, since)| since);
         self.felt = Some((high, since));
         let wait = if high { 60_000 } else { 300_000 };
-        let end = if high { 3 } else { 0 };
+        let end = if high { top } else { 0 };
         if now - since >= wait && self.step != end {
             self.step = if high { self.step + 1 } else { self.step - 1 };
             self.felt = Some((high, now));
