@@ -16,7 +16,7 @@ lint: ## Check format and lints
 	cargo clippy --workspace --all-targets -- -D warnings
 
 bench: setup ## Measure stores, search, the node next to another relay, beside a purge, with another node to fetch from, and beside one to gossip with; PURGED=1000000 for a larger one
-	cargo bench -p kukuri-node --bench heart
+	KUKURI_BENCH_PURGED=$(or $(PURGED),200000) cargo bench -p kukuri-node --bench heart
 	cargo bench -p kukuri-index --bench search -- $(or $(SEARCHED),1000000)
 	cargo build --release -p kukuri-node -p kukuri-bench
 	scripts/other-relay

@@ -51,7 +51,7 @@ const REMOVED: &str = "kukuri_upkeep_removed_links_total";
 /// is measured from then on is no longer beside one.
 const LEAVING_PERCENT: u64 = 90;
 
-/// Measurements beside the purge until there is one without it.
+/// Measurements in a turn, beside the purge or without it. The first one after a start is not like the next.
 const TURN_WINDOWS: usize = 2;
 
 /// Limits: see "Must show" of the issue of retention.
@@ -91,23 +91,30 @@ async fn measure(home: &Home<'_>, args: &PurgeArgs) -> anyhow::Result<()> {
         let running = home.start(topics.clone(), &[KEEPS_ALL])?;
         // What is left to tidy up after a purge would count as none.
         running.target.quiet().await;
-        let window = Window::measure(&running, args.window).await?;
-        ensure!(window.left == 0, "events leave a node that keeps them");
-        running.stop().map(|()| window)
+        let mut windows = Vec::new();
+        for _ in 0..TURN_WINDOWS {
+            let window = Window::measure(&running, args.window).await?;
+            ensure!(window.left == 0, "events leave a node that keeps them");
+            windows.push(window);
+        }
+        running.stop().map(|()| windows)
     };
     let mut left_max = args.events as u64 * LEAVING_PERCENT / 100;
-    let (mut turns, mut before) = (Vec::<Turn>::new(), without().await?);
-    while left_max > 0 && turns.len() < args.turns {
+    let (mut pairs, mut before) = (Vec::<Pair>::new(), without().await?);
+    for _ in 0..args.turns {
+        if left_max == 0 {
+            break;
+        }
         let running = home.start(topics.clone(), &[])?;
         let beside = beside(&running, args, &mut left_max).await?;
         running.stop()?;
         let after = without().await?;
-        turns.push(Turn { alone: before.rate().midpoint(after.rate()), beside });
+        let alone = before.iter().zip(&after).map(|(a, b)| a.rate().midpoint(b.rate()));
+        pairs.extend(beside.into_iter().zip(alone).map(|(beside, alone)| Pair { alone, beside }));
         before = after;
     }
-    turns.retain(|turn| !turn.beside.is_empty());
-    ensure!(!turns.is_empty(), "the purge was over too soon: give it more events");
-    tell(home.name, args, &turns);
+    ensure!(!pairs.is_empty(), "the purge was over too soon: give it more events");
+    tell(home.name, args, &pairs);
     Ok(())
 }
 
@@ -155,10 +162,10 @@ async fn beside(
     Ok(windows)
 }
 
-/// Some measurements beside the purge, and the rate just before and after them.
-struct Turn {
+/// A measurement beside the purge, and the rate at the same place of the turns before and after.
+struct Pair {
     alone: f64,
-    beside: Vec<Window>,
+    beside: Window,
 }
 
 /// One measurement.
@@ -186,15 +193,12 @@ impl Window {
     }
 }
 
-fn tell(relay: &str, args: &PurgeArgs, turns: &[Turn]) {
-    let windows = || turns.iter().flat_map(|turn| &turn.beside);
+fn tell(relay: &str, args: &PurgeArgs, pairs: &[Pair]) {
+    let windows = || pairs.iter().map(|pair| &pair.beside);
     let seconds: f64 = windows().map(|window| window.seconds).sum();
     let published: usize = windows().map(|window| window.published).sum();
     let left: u64 = windows().map(|window| window.left).sum();
-    let alone_seconds = |turn: &Turn| {
-        turn.beside.iter().map(|window| window.published as f64).sum::<f64>() / turn.alone
-    };
-    let alone_seconds: f64 = turns.iter().map(alone_seconds).sum();
+    let alone_seconds = pairs.iter().map(|pair| pair.beside.published as f64 / pair.alone).sum();
     let [rate, alone] = [seconds, alone_seconds].map(|seconds| published as f64 / seconds);
     let (kept, purging) = (100.0 * rate / alone, left as f64 / seconds);
     let worst = windows().map(Window::rate).fold(f64::INFINITY, f64::min);
