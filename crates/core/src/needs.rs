@@ -5,13 +5,17 @@ use std::collections::BTreeSet;
 
 use kukuri_event::{Class, Event, EventId, Kind};
 
-use crate::{Act, Admitted, Command, Facts, NodeKey, TombstoneKey, TopicId, VersionKey};
+use crate::{
+    Act, Admitted, Command, Facts, NodeKey, TombstoneKey, TopicId, UnlinkReason, VersionKey,
+};
 
 /// Keys to load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadSet {
     /// Their dedupe rows and records.
     pub events: BTreeSet<EventId>,
+    /// Their records alone: what is remembered of them does not matter.
+    pub records: BTreeSet<EventId>,
     pub tombstones: BTreeSet<TombstoneKey>,
     pub versions: BTreeSet<VersionKey>,
     /// Their subscriptions and usage.
@@ -22,8 +26,8 @@ pub struct ReadSet {
 
 impl ReadSet {
     pub fn len(&self) -> usize {
-        let keys =
-            self.events.len() + self.tombstones.len() + self.versions.len() + self.topics.len();
+        let events = self.events.len() + self.records.len();
+        let keys = events + self.tombstones.len() + self.versions.len() + self.topics.len();
         keys + usize::from(self.node.is_some())
     }
 
@@ -33,6 +37,7 @@ impl ReadSet {
 
     pub fn extend(&mut self, more: Self) {
         self.events.extend(more.events);
+        self.records.extend(more.records);
         self.tombstones.extend(more.tombstones);
         self.versions.extend(more.versions);
         self.topics.extend(more.topics);
@@ -49,15 +54,19 @@ impl ReadSet {
             Act::RemoveTopic(topic) => {
                 self.topics.insert(topic.clone());
             }
-            Act::Unlink { topic, events, .. } => {
+            Act::Unlink { topic, events, reason } => {
                 self.topics.insert(topic.clone());
-                self.events.extend(events);
+                match reason {
+                    // What leaves with its topic is forgotten.
+                    UnlinkReason::Topic => self.events.extend(events),
+                    _ => self.records.extend(events),
+                }
                 self.node = Some(NodeKey);
             }
-            Act::Expire(events) => self.events.extend(events),
+            Act::Expire(events) => self.records.extend(events),
             Act::Sightings(sightings) => self.events.extend(sightings.iter().map(|s| s.event_id)),
             Act::Evict { events, .. } => {
-                self.events.extend(events);
+                self.records.extend(events);
                 self.node = Some(NodeKey);
             }
             Act::Forget { events, tombstones, .. } => {
@@ -124,12 +133,12 @@ pub fn follow_up(batch: &[Command], facts: &Facts) -> ReadSet {
         set.topics.extend(record.into_iter().flat_map(|record| record.topics().cloned()));
     }
     for version in facts.versions.values().flatten() {
-        set.events.extend(version.mark.map(|mark| mark.event_id));
+        set.records.extend(version.mark.map(|mark| mark.event_id));
     }
     for record in facts.records.values().flatten().filter(|record| record.is_effective()) {
         set.versions.extend(VersionKey::of(record.event()));
     }
-    set.events.retain(|id| !facts.records.contains_key(id));
+    set.records.retain(|id| !facts.records.contains_key(id));
     set.versions.retain(|key| !facts.versions.contains_key(key));
     set.topics.retain(|key| !facts.topics.contains_key(key));
     set

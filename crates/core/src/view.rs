@@ -27,7 +27,7 @@ impl Facts {
     /// Facts in which every key of the set is absent; a store fills in what it finds.
     pub fn absent(set: &ReadSet) -> Self {
         Self {
-            records: set.events.iter().map(|key| (*key, None)).collect(),
+            records: set.events.iter().chain(&set.records).map(|key| (*key, None)).collect(),
             dedupe: set.events.iter().map(|key| (*key, None)).collect(),
             versions: set.versions.iter().map(|key| (key.clone(), None)).collect(),
             tombstones: set.tombstones.iter().map(|key| (*key, None)).collect(),

@@ -10,8 +10,9 @@ use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::bounds::{Bounds, Expected};
+use crate::dense::{Dense, is_in};
 use crate::error::Fault;
-use crate::lane::foresight::{Changed, Foreseen};
+use crate::lane::foresight::{Changed, Foreseen, Places};
 use crate::migrate;
 use crate::numbers::TopicNumbers;
 use crate::rows::{self, columns, record_columns};
@@ -135,18 +136,20 @@ pub(crate) async fn load_free(
 ) -> Result<Option<Loaded>, Fault> {
     if let Some((foreseen, _)) = &before {
         let facts = foreseen.facts();
-        needs.events.retain(|id| !facts.records.contains_key(id));
+        needs.records.retain(|id| !facts.records.contains_key(id));
         needs.extend(follow_up(batch, facts));
     }
     let Some(mut loaded) = load_free_round(connection, topics, expected, &needs).await? else {
         return Ok(None);
     };
-    let foreseen = before.map(|(foreseen, changed)| foreseen.at(loaded.revision, changed));
     let mut more = ReadSet::default();
-    match foreseen {
-        Some(Ok(facts)) => loaded.facts.extend(facts),
-        Some(Err(events)) => more.events = events,
-        None => {}
+    if let Some((foreseen, changed)) = before {
+        let is_true = foreseen.is_true_at(loaded.revision, changed);
+        let facts = foreseen.into_facts();
+        match is_true {
+            true => loaded.facts.extend(facts),
+            false => more.records.extend(facts.records.into_keys()),
+        }
     }
     // A second round leads to no third one, unless it is the first for some of the events.
     for _ in 0..2 {
@@ -225,9 +228,10 @@ async fn load_keys(
 ) -> Result<Loaded, Fault> {
     let mut facts = Facts::absent(needs);
     let (tombstones, versions) = (&needs.tombstones, &needs.versions);
-    let events = !needs.events.is_empty() || !needs.versions.is_empty();
+    let ids = || needs.events.union(&needs.records);
+    let events = ids().next().is_some() || !needs.versions.is_empty();
     let found = sqlx::query(if events { KEYS_AND_RECORDS } else { KEYS })
-        .bind(column(needs.events.iter().map(EventId::prefix)))
+        .bind(column(ids().map(EventId::prefix)))
         .bind(column(tombstones.iter().map(|key| *key.target.as_bytes())))
         .bind(column(tombstones.iter().map(|key| *key.pubkey.as_bytes())))
         .bind(column(versions.iter().map(|key| i32::from(key.kind.0))))
@@ -260,7 +264,7 @@ async fn load_keys(
         facts.records.entry(record.event().id()).and_modify(|known| *known = Some(record));
     }
     migrate::check_newest(schema)?;
-    let stand = stand.ok_or_else(|| Fault::corrupt("feed_meta or lane is empty; run doctor"))?;
+    let stand = stand.ok_or_else(no_stand)?;
     let bounds = Bounds::new(stand.epoch, stand.floor, stand.topics_version, last);
     Ok(Loaded { facts, bounds: bounds.checked(expected)?, revision: stand.revision })
 }
@@ -294,9 +298,51 @@ fn column<T>(values: impl Iterator<Item = T>) -> Vec<T> {
 /// The events that won a key were looked for as well.
 fn add_winners(facts: &mut Facts) {
     for mark in facts.versions.values().flatten().filter_map(|version| version.mark) {
-        facts.dedupe.entry(mark.event_id).or_insert(None);
         facts.records.entry(mark.event_id).or_insert(None);
     }
+}
+
+/// Records as they are now, and at which revision that is. Some are found by their numbers, in one stretch.
+const FORESEEN: &str = concat!(
+    "SELECT ",
+    columns!(stand),
+    ", ",
+    record_columns!(none),
+    " FROM feed_meta m CROSS JOIN lane l WHERE l.one
+    UNION ALL SELECT ",
+    columns!(record),
+    ", ",
+    record_columns!(),
+    " FROM events e WHERE ",
+    is_in!("e.seq", "$1", "$2", "$3"),
+    " UNION ALL SELECT ",
+    columns!(record),
+    ", ",
+    record_columns!(),
+    " FROM event_dedupe d JOIN events e ON e.seq = d.seq WHERE d.id = ANY($4)"
+);
+
+/// Looks up records that a batch will ask for. Those that are not found are left to it.
+pub(crate) async fn foresee(
+    connection: &mut PgConnection,
+    numbers: &TopicNumbers,
+    events: &BTreeSet<EventId>,
+    places: Places,
+) -> Result<Foreseen, Fault> {
+    let Places { numbers: Dense { first, last, bits }, ids } = places;
+    let found = sqlx::query(FORESEEN).bind(first).bind(last).bind(bits).bind(ids);
+    let mut found = found.fetch_all(&mut *connection).await?;
+    let is_stand = |row: &PgRow| row.try_get::<i16, _>(0).is_ok_and(|sort| sort == rows::STAND);
+    let stand = found.iter().position(is_stand);
+    let stand = found.swap_remove(stand.ok_or_else(no_stand)?);
+    let records = read_records(connection, numbers, &found, rows::RECORD_FIRST).await?;
+    // Others may share the first bytes of an id.
+    let meant = records.into_iter().filter(|record| events.contains(&record.event().id()));
+    Ok(Foreseen::new(rows::stand(&stand)?.revision, meant))
+}
+
+fn no_stand() -> Fault {
+    Fault::corrupt("feed_meta or lane is empty; run doctor")
 }
 
 /// Reads rows of records, whose columns begin at `first`, learning what topics they speak of.

@@ -2,8 +2,8 @@
 //!
 //! The one row of the table `lane` counts batches, and every batch changes it: who writes compares it
 //! with what it has read. As a rule nobody else writes: then what the last batch left behind is still true,
-//! and a batch of events that are new is one statement, which writes and commits unless one of them is there
-//! already. Where one is, or others are replaced, a statement reads first and another one writes. Where
+//! and a batch of events that are new, or leave and were foreseen, is one statement, which writes and commits unless one
+//! of the former is there already. Where one is, or others are replaced, a statement reads first and another one writes. Where
 //! somebody else writes, a batch locks the row before it looks, and others wait for it.
 
 pub(crate) mod foresight;
@@ -14,7 +14,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kukuri_core::{Command, Decision, Epoch, ReadSet, Seq, View, decide, needs};
+use kukuri_core::{Command, Decision, Epoch, ReadSet, Seq, View, decide, follow_up, needs};
 use sqlx::postgres::PgConnection;
 use sqlx::raw_sql;
 
@@ -26,8 +26,8 @@ use crate::partition::Partitions;
 use crate::session::{Role, Server};
 use crate::subscriptions::Topics;
 use crate::write::{Places, Premise, topics_of, write};
-use foresight::{Changed, Foresight};
-use known::{Known, only_new};
+use foresight::{Changed, Foreseen, Foresight};
+use known::{Known, new_or_leaving};
 
 /// How long one try may take: connecting (10 s), waiting for the fence and then for the lock (5 s each), and
 /// some statements of far less than a second each. It ends before the lane gives up on a store that is stuck
@@ -104,9 +104,11 @@ impl Session {
         self.partitions.prepare(&mut self.connection, self.expected.head).await?;
         let mut decision = None;
         if self.crowded_batches == 0 {
-            decision = self.run_unseen(batch, topics).await?;
+            let needs = needs(batch);
+            let mut foreseen = self.foresight.take(&needs);
+            decision = self.run_unseen(batch, topics, &needs, &mut foreseen).await?;
             if decision.is_none() {
-                decision = self.run_free(batch, topics).await?;
+                decision = self.run_free(batch, topics, needs, foreseen).await?;
             }
         }
         let decision = match decision {
@@ -117,30 +119,40 @@ impl Session {
         Ok(decision)
     }
 
-    /// Writes without a look, by what the last batch has left behind; `None` if nothing was written because
-    /// that is not enough.
+    /// Writes without a look, by what the last batch has left behind and what was foreseen; `None` if nothing was
+    /// written because that is not enough.
     async fn run_unseen(
         &mut self,
         batch: &[Command],
         topics: &Topics,
+        needs: &ReadSet,
+        foreseen: &mut Option<Foreseen>,
     ) -> Result<Option<Decision>, Fault> {
         if self.doubtful_batches > 0 {
             self.doubtful_batches -= 1;
             return Ok(None);
         }
-        if !only_new(batch) {
+        if !new_or_leaving(batch) {
             return Ok(None);
         }
         let Some(known) = &self.known else { return Ok(None) };
-        let needs = needs(batch);
-        let Some(facts) = known.facts(&needs, topics) else { return Ok(None) };
+        let Some(mut facts) = known.facts(needs, topics) else { return Ok(None) };
+        if !needs.records.is_empty() {
+            let tells_all = |foreseen: &mut Foreseen| {
+                foreseen.has_all(&needs.records)
+                    && foreseen.is_true_at(known.revision(), &self.changed)
+                    && follow_up(batch, foreseen.facts()).is_empty()
+            };
+            let Some(foreseen) = foreseen.take_if(tells_all) else { return Ok(None) };
+            facts.extend(foreseen.into_facts());
+        }
         let decision = decide(View::new(facts), known.feed(), batch);
         // What changes nothing is not compared with the store.
         if decision.is_empty() {
             return Ok(None);
         }
         let revision = known.revision();
-        Ok(match self.write(topics, &decision, revision, Some(&needs)).await? {
+        Ok(match self.write(topics, &decision, revision, Some(needs)).await? {
             Written::Done => Some(decision),
             Written::NotThere => None,
             Written::Overtaken => {
@@ -155,9 +167,10 @@ impl Session {
         &mut self,
         batch: &[Command],
         topics: &Topics,
+        needs: ReadSet,
+        foreseen: Option<Foreseen>,
     ) -> Result<Option<Decision>, Fault> {
-        let needs = needs(batch);
-        let before = self.foresight.take(&needs).map(|foreseen| (foreseen, &self.changed));
+        let before = foreseen.map(|foreseen| (foreseen, &self.changed));
         let (connection, expected) = (&mut self.connection, self.expected);
         let loaded = facts::load_free(connection, topics, expected, batch, needs, before).await?;
         let Some(loaded) = loaded else { return Ok(None) };

@@ -8,6 +8,7 @@
 pub mod backup;
 mod bounds;
 mod check;
+mod dense;
 mod error;
 mod facts;
 mod feed;

@@ -10,7 +10,7 @@ use crate::error::Fault;
 use crate::session::within;
 
 /// The n-th entry leads from version n to version n + 1. Entries are never changed once released.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../migrations/0001_event_store.sql"),
     include_str!("../migrations/0002_links_without_numbers.sql"),
     include_str!("../migrations/0003_lane_revision.sql"),
@@ -18,6 +18,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../migrations/0005_past.sql"),
     include_str!("../migrations/0006_consumer_offsets.sql"),
     include_str!("../migrations/0007_partitions_by_seq.sql"),
+    include_str!("../migrations/0008_stray_tags.sql"),
 ];
 
 /// "cn_relay" in ASCII, which is all there is to name: advisory locks belong to one database. It is held

@@ -260,8 +260,8 @@ impl Partition {
             Parent::Events => format!(
                 "; DELETE FROM event_partitions WHERE first_seq < {end} AND end_seq > {first}
                     AND to_regclass('events_standard_' || first_seq) IS NULL;
-                 INSERT INTO event_partitions (first_seq, end_seq, events)
-                 VALUES ({first}, {end}, 0)"
+                 INSERT INTO event_partitions (first_seq, end_seq, events, stray_tags)
+                 VALUES ({first}, {end}, 0, 0)"
             ),
         };
         format!(

@@ -46,9 +46,10 @@ const READER: &str = "SET statement_timeout = '30s';
 const SETUP: &str = "SET search_path = cn_relay; SET lock_timeout = '60s';
     SET statement_timeout = '90s'; SET idle_in_transaction_session_timeout = '30s'";
 
-/// Whoever tidies up waits for nobody, so that nobody waits behind it.
+/// Whoever tidies up waits for nobody, so that nobody waits behind it. The server ends a statement before the store
+/// gives up on it.
 const TIDY: &str = "SET search_path = cn_relay; SET lock_timeout = '2s';
-    SET statement_timeout = '60s'; SET idle_in_transaction_session_timeout = '10s'";
+    SET statement_timeout = '40s'; SET idle_in_transaction_session_timeout = '10s'";
 
 /// Nobody waits for a notification to be durable.
 const NOTIFIER: &str = "SET synchronous_commit = off; SET statement_timeout = '10s'";
@@ -90,11 +91,11 @@ impl Server {
             };
             let mut connection = self.options(name).connect().await?;
             match role {
-                Role::Setup => prepare_setup(&mut connection).await?,
+                Role::Setup => prepare_watched(&mut connection, SETUP).await?,
                 Role::Lane(fsync) => prepare_lane(&mut connection, fsync).await?,
                 Role::Reader => prepare_reader(&mut connection).await?,
                 Role::Notifier => run(&mut connection, NOTIFIER).await?,
-                Role::Tidy => run(&mut connection, TIDY).await?,
+                Role::Tidy => prepare_watched(&mut connection, TIDY).await?,
             }
             Ok(connection)
         })
@@ -106,9 +107,9 @@ async fn run(connection: &mut PgConnection, sql: &'static str) -> sqlx::Result<(
     raw_sql(sql).execute(connection).await.map(drop)
 }
 
-/// A migration of a program that is gone must not go on for hours.
-async fn prepare_setup(connection: &mut PgConnection) -> sqlx::Result<()> {
-    run(connection, SETUP).await?;
+/// A migration of a program that is gone must not go on for hours, nor may it be in the way of who tidies up next.
+async fn prepare_watched(connection: &mut PgConnection, sql: &'static str) -> sqlx::Result<()> {
+    run(connection, sql).await?;
     let _ = run(connection, WATCH).await;
     Ok(())
 }

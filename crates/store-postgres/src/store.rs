@@ -27,6 +27,7 @@ use crate::query::{Budget, Moment};
 use crate::readers::{Read, Readers};
 use crate::session::{Role, Server, within};
 use crate::subscriptions::Topics;
+use crate::upkeep::Found;
 use crate::{Options, Wakeup, bounds, facts, feed, list, page, query, tidy, upkeep};
 
 /// No read lasts longer. The server ends a single statement before that.
@@ -152,6 +153,13 @@ impl PostgresStore {
         .await
     }
 
+    /// Events that were found because they are to leave. Where they lie is remembered for when they do.
+    fn noted(&self, found: Vec<Found>) -> Vec<Dated> {
+        let numbers = found.iter().filter_map(|found| Some((found.event.1, found.seq?)));
+        self.foresight.note_numbers(numbers);
+        found.into_iter().map(|found| found.event).collect()
+    }
+
     /// Runs a batch on the lane's connection, which survives only success.
     async fn run(&self, batch: &Arc<[Command]>) -> Result<Decision, Fault> {
         let mut lane = self.lane.lock().await;
@@ -210,12 +218,19 @@ impl Store for PostgresStore {
     }
 
     async fn foresee(&self, events: BTreeSet<EventId>) {
-        if events.len() > EVENTS_MAX {
+        if events.is_empty() || events.len() > EVENTS_MAX {
             return;
         }
-        // Live delivery waits for no purge.
-        match self.load(Read::Question, ReadSet { events, ..ReadSet::default() }).await {
-            Ok(loaded) => self.foresight.keep(loaded),
+        let places = self.foresight.places(&events);
+        let foreseen = limited(async {
+            // Live delivery waits for no purge.
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let (connection, numbers) = (reader.connection(), &self.topics.numbers);
+            let foreseen = facts::foresee(connection, numbers, &events, places).await?;
+            Ok(reader.end(foreseen))
+        });
+        match foreseen.await {
+            Ok(foreseen) => self.foresight.keep(foreseen),
             Err(error) => tracing::debug!(%error, "events are looked up in their turn"),
         }
     }
@@ -306,7 +321,7 @@ impl Store for PostgresStore {
             let mut reader = self.readers.reader(Read::Question).await?;
             let (connection, numbers) = (reader.connection(), &self.topics.numbers);
             let aged = upkeep::aged(connection, numbers, &topic, &cutoffs, events_max).await?;
-            Ok(reader.end(aged))
+            Ok(reader.end(self.noted(aged)))
         })
         .await
     }
@@ -316,6 +331,7 @@ impl Store for PostgresStore {
             let mut reader = self.readers.reader(Read::Question).await?;
             let (connection, numbers) = (reader.connection(), &self.topics.numbers);
             let oldest = upkeep::oldest(connection, numbers, &of, events_max).await?;
+            let oldest = self.noted(oldest).into_iter().map(|(_, id)| id).collect();
             Ok(reader.end(oldest))
         })
         .await

@@ -8,11 +8,18 @@
 //! is put there any more, so that the space of what leaves is of use to nobody until it is dropped, and who
 //! detaches or drops it would wait a second (`deadlock_timeout`) until a vacuum that is at work there gives way.
 
+mod stray;
+
+use std::time::{Duration, Instant};
+
 use kukuri_store::{Extent, Tidied};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row, raw_sql};
 
 use crate::error::Fault;
+
+/// How long tags are swept while somebody is in the way of what comes first.
+const BESIDE_BLOCKED_MAX: Duration = Duration::from_secs(1);
 
 /// The next statement, for what others have begun or the floor has left behind: finish detaching, drop
 /// what is detached, detach what was given up. The last partition of the feed stays, because the next
@@ -53,11 +60,17 @@ macro_rules! behind {
     };
 }
 
+/// Tags that its events have left behind are looked for afterwards: nobody has to wait for the space of either.
 const GIVE_UP: &str = concat!(
-    "DELETE FROM event_partitions WHERE events = 0 AND first_seq = (
-        SELECT first_seq FROM event_partitions WHERE events = 0 AND end_seq <= ",
+    "WITH given_up AS (
+        DELETE FROM event_partitions WHERE events = 0 AND first_seq = (
+            SELECT first_seq FROM event_partitions WHERE events = 0 AND end_seq <= ",
     behind!(),
-    " ORDER BY first_seq LIMIT 1)"
+    " ORDER BY first_seq LIMIT 1)
+        RETURNING first_seq, end_seq, stray_tags
+    ), asked AS (",
+    stray::ask!("given_up WHERE stray_tags > 0"),
+    ") SELECT FROM given_up"
 );
 
 /// A partition that autovacuum should leave alone and does not.
@@ -72,13 +85,40 @@ const REST: &str = concat!(
     ORDER BY p.first_seq LIMIT 1"
 );
 
-/// One step.
+/// One step: what is soon done and spares others a wait comes first, and what takes long comes last.
 pub(crate) async fn step(connection: &mut PgConnection) -> Result<Tidied, Fault> {
-    let next = sqlx::query(NEXT).fetch_optional(&mut *connection).await?;
-    let Some(next) = next else {
-        return look_behind(connection).await;
+    if sqlx::query(GIVE_UP).fetch_optional(&mut *connection).await?.is_some() {
+        return Ok(Tidied::More);
+    }
+    let rest = sqlx::query(REST).fetch_optional(&mut *connection).await?;
+    // If an operator vacuums there, no space waits for it, and the next time is soon enough.
+    if let Some(rest) = rest
+        && run(connection, rest.try_get(0)?).await? == Tidied::More
+    {
+        return Ok(Tidied::More);
+    }
+    let dropped = match sqlx::query(NEXT).fetch_optional(&mut *connection).await? {
+        Some(next) => run(connection, next.try_get(0)?).await?,
+        None => Tidied::Done,
     };
-    run(connection, next.try_get(0)?).await
+    match dropped {
+        Tidied::More => {}
+        Tidied::Done => return sweep(connection).await,
+        Tidied::Blocked(_) => {
+            let start = Instant::now();
+            while sweep(connection).await? == Tidied::More && start.elapsed() < BESIDE_BLOCKED_MAX {
+            }
+        }
+    }
+    Ok(dropped)
+}
+
+async fn sweep(connection: &mut PgConnection) -> Result<Tidied, Fault> {
+    match stray::step(connection).await {
+        Ok(true) => Ok(Tidied::More),
+        Ok(false) => Ok(Tidied::Done),
+        Err(error) => blocked("sweeping tags", error),
+    }
 }
 
 async fn run(connection: &mut PgConnection, statement: String) -> Result<Tidied, Fault> {
@@ -86,21 +126,6 @@ async fn run(connection: &mut PgConnection, statement: String) -> Result<Tidied,
         Ok(_) => Ok(Tidied::More),
         Err(error) => blocked(&statement, error),
     }
-}
-
-/// Gives up a partition that holds nothing, or else leaves one alone.
-async fn look_behind(connection: &mut PgConnection) -> Result<Tidied, Fault> {
-    if sqlx::query(GIVE_UP).execute(&mut *connection).await?.rows_affected() > 0 {
-        return Ok(Tidied::More);
-    }
-    let Some(next) = sqlx::query(REST).fetch_optional(&mut *connection).await? else {
-        return Ok(Tidied::Done);
-    };
-    Ok(match run(connection, next.try_get(0)?).await? {
-        // An operator vacuums there: no space waits for it, and the next time is soon enough.
-        Tidied::Blocked(_) => Tidied::Done,
-        tidied => tidied,
-    })
 }
 
 /// Somebody who reads is in the way, or somebody else tidies up; what was begun is finished later.

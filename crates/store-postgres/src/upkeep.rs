@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use kukuri_core::{Cutoffs, FUTURE_SECONDS_BOUND, TombstoneKey, TopicId, UnixMillis};
-use kukuri_event::{EventId, UnixSeconds};
+use kukuri_core::{Cutoffs, FUTURE_SECONDS_BOUND, Seq, TombstoneKey, TopicId, UnixMillis};
+use kukuri_event::UnixSeconds;
 use kukuri_store::{Dated, Forgettable, Scope};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -22,12 +22,12 @@ macro_rules! has_versions {
 
 /// Visible versions are current, hidden ones history. A time that is NULL takes nothing.
 const AGED: &str = concat!(
-    "SELECT event_id, created_at FROM event_topics WHERE topic_no = $1 AND created_at <= $2
+    "SELECT event_id, created_at, seq FROM event_topics WHERE topic_no = $1 AND created_at <= $2
         AND ingested_at <= CASE WHEN kind = 5 THEN $4 WHEN ",
     has_versions!(),
     " THEN $6 ELSE $3 END
     UNION ALL
-    SELECT event_id, created_at FROM hidden_links WHERE topic_no = $1 AND created_at <= $8
+    SELECT event_id, created_at, NULL FROM hidden_links WHERE topic_no = $1 AND created_at <= $8
         AND ingested_at <= CASE WHEN kind = 5 THEN $4 WHEN ",
     has_versions!(),
     " THEN $5 ELSE $3 END
@@ -35,27 +35,27 @@ const AGED: &str = concat!(
 );
 
 const OLDEST_OF_TOPIC: &str = concat!(
-    "(SELECT event_id, created_at FROM event_topics WHERE topic_no = $1 AND NOT ",
+    "(SELECT event_id, created_at, seq FROM event_topics WHERE topic_no = $1 AND NOT ",
     has_versions!(),
     " ORDER BY created_at, tie LIMIT $2)
     UNION ALL
-    (SELECT event_id, created_at FROM hidden_links WHERE topic_no = $1
+    (SELECT event_id, created_at, NULL FROM hidden_links WHERE topic_no = $1
         ORDER BY created_at, event_id DESC LIMIT $2)"
 );
 const CURRENT_OF_TOPIC: &str = concat!(
-    "SELECT event_id, created_at FROM event_topics WHERE topic_no = $1 AND ",
+    "SELECT event_id, created_at, seq FROM event_topics WHERE topic_no = $1 AND ",
     has_versions!(),
     " ORDER BY created_at, tie LIMIT $2"
 );
 
 /// State 1 is effective.
 const OLDEST: &str = concat!(
-    "SELECT event_id FROM events WHERE NOT (state = 1 AND ",
+    "SELECT event_id, created_at, seq FROM events WHERE NOT (state = 1 AND ",
     has_versions!(),
     ") ORDER BY seq LIMIT $1"
 );
 const CURRENT: &str = concat!(
-    "SELECT event_id FROM events WHERE state = 1 AND ",
+    "SELECT event_id, created_at, seq FROM events WHERE state = 1 AND ",
     has_versions!(),
     " ORDER BY seq LIMIT $1"
 );
@@ -67,6 +67,13 @@ const FORGETTABLE: &str = "SELECT d.event_id FROM event_dedupe d
 const FORGETTABLE_TOMBSTONES: &str = "SELECT target_event_id, pubkey FROM deletion_tombstones
     WHERE recorded_at < $1 ORDER BY recorded_at LIMIT $2";
 
+/// An event that was found because it is to leave.
+pub(crate) struct Found {
+    pub event: Dated,
+    /// Of hidden ones the index does not tell.
+    pub seq: Option<Seq>,
+}
+
 /// An event is taken in a day before its `created_at` at the earliest, so that what is younger than
 /// that has not aged.
 pub(crate) async fn aged(
@@ -75,7 +82,7 @@ pub(crate) async fn aged(
     topic: &TopicId,
     cutoffs: &Cutoffs,
     events_max: usize,
-) -> Result<Vec<Dated>, Fault> {
+) -> Result<Vec<Found>, Fault> {
     let number = numbers.find(connection, &[topic]).await?.pop();
     let Some(number) = number else { return Ok(Vec::new()) };
     let until = |latest: Option<UnixMillis>| {
@@ -91,12 +98,12 @@ pub(crate) async fn aged(
         .bind(millis(cutoffs.current))
         .bind(limit(events_max))
         .bind(until(cutoffs.latest_hidden()));
-    found.fetch_all(connection).await?.iter().map(dated).collect()
+    found.fetch_all(connection).await?.iter().map(read).collect()
 }
 
-/// Reads an id and its date.
-fn dated(row: &PgRow) -> Result<Dated, Fault> {
-    Ok((UnixSeconds(row.try_get(1)?), rows::event_id(row.try_get(0)?)?))
+fn read(row: &PgRow) -> Result<Found, Fault> {
+    let event = (UnixSeconds(row.try_get(1)?), rows::event_id(row.try_get(0)?)?);
+    Ok(Found { event, seq: row.try_get::<Option<i64>, _>(2)?.map(Seq) })
 }
 
 pub(crate) async fn oldest(
@@ -104,7 +111,7 @@ pub(crate) async fn oldest(
     numbers: &TopicNumbers,
     of: &Scope,
     events_max: usize,
-) -> Result<Vec<EventId>, Fault> {
+) -> Result<Vec<Found>, Fault> {
     let Scope::Topic(topic) = of else {
         return oldest_of_node(connection, events_max).await;
     };
@@ -119,10 +126,11 @@ pub(crate) async fn oldest(
         }
         let found = sqlx::query(sql).bind(number).bind(limit(left));
         let found = found.fetch_all(&mut *connection).await?;
-        let place = |row| dated(row).map(|(created_at, id)| (created_at, Reverse(id)));
-        let mut places = found.iter().map(place).collect::<Result<Vec<_>, Fault>>()?;
-        places.sort_unstable();
-        oldest.extend(places.into_iter().map(|(_, Reverse(id))| id).take(left));
+        let mut found = found.iter().map(read).collect::<Result<Vec<_>, Fault>>()?;
+        found.sort_unstable_by_key(|Found { event: (created_at, id), .. }| {
+            (*created_at, Reverse(*id))
+        });
+        oldest.extend(found.into_iter().take(left));
     }
     Ok(oldest)
 }
@@ -130,13 +138,17 @@ pub(crate) async fn oldest(
 async fn oldest_of_node(
     connection: &mut PgConnection,
     events_max: usize,
-) -> Result<Vec<EventId>, Fault> {
-    let found = sqlx::query(OLDEST).bind(limit(events_max)).fetch_all(&mut *connection).await?;
-    let mut oldest = ids(&found)?;
-    if oldest.len() < events_max {
-        let left = limit(events_max - oldest.len());
-        let found = sqlx::query(CURRENT).bind(left).fetch_all(connection).await?;
-        oldest.extend(ids(&found)?);
+) -> Result<Vec<Found>, Fault> {
+    let mut oldest = Vec::new();
+    for sql in [OLDEST, CURRENT] {
+        let left = events_max - oldest.len();
+        if left == 0 {
+            break;
+        }
+        let found = sqlx::query(sql).bind(limit(left)).fetch_all(&mut *connection).await?;
+        for row in &found {
+            oldest.push(read(row)?);
+        }
     }
     Ok(oldest)
 }

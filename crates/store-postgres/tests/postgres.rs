@@ -17,6 +17,8 @@ mod readers;
 mod rig;
 #[path = "postgres/schema.rs"]
 mod schema;
+#[path = "postgres/stray.rs"]
+mod stray;
 #[path = "postgres/tidy.rs"]
 mod tidy;
 #[path = "postgres/unseen.rs"]

@@ -33,15 +33,16 @@ fn load_events(
     tail: TailAt<'_>,
     facts: &mut Facts,
 ) -> Result<(), StoreError> {
-    for (id, slot) in &mut facts.dedupe {
+    for (id, slot) in &mut facts.records {
         let seqs = seqs(conn, tail, id)?;
-        let record = load_record(conn, numbers, &seqs, id)?;
-        *slot = match (dedupe::load(conn, id)?, &record) {
-            (Some(row), _) => Some(row),
-            (None, Some(record)) => Some(Dedupe::of(record)),
-            (None, None) => dedupe::remembered(conn, &seqs, id)?,
-        };
-        facts.records.insert(*id, record);
+        *slot = load_record(conn, numbers, &seqs, id)?;
+        if let Some(known) = facts.dedupe.get_mut(id) {
+            *known = match (dedupe::load(conn, id)?, slot) {
+                (Some(row), _) => Some(row),
+                (None, Some(record)) => Some(Dedupe::of(record)),
+                (None, None) => dedupe::remembered(conn, &seqs, id)?,
+            };
+        }
     }
     Ok(())
 }

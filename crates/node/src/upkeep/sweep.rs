@@ -103,7 +103,7 @@ impl Sweep<'_> {
     async fn remove(&self, acts: Vec<Act>) -> Result<Option<Vec<Removed>>, SweepError> {
         let mut needs = ReadSet::default();
         acts.iter().for_each(|act| needs.add(act));
-        self.store.foresee(needs.events).await;
+        self.store.foresee(needs.records).await;
         let acts = acts.into_iter().map(|act| self.fenced(act)).collect();
         let mut all = Vec::new();
         for answer in self.lane.submit_all(acts).await?.await {

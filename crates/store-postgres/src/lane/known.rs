@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use kukuri_core::{
-    Act, Command, Decision, Facts, FeedBounds, NodeKey, NodeState, ReadSet, TopicId, Usage,
+    Act, Command, Decision, Facts, FeedBounds, NodeKey, NodeState, ReadSet, TopicId, UnlinkReason,
+    Usage,
 };
 use kukuri_event::{Class, Kind};
 
@@ -91,13 +92,20 @@ impl Known {
     }
 }
 
-/// Whether a batch may well have nothing but events that are new, and that touch no other event.
-pub(super) fn only_new(batch: &[Command]) -> bool {
-    batch.iter().all(|command| match &command.act {
+/// Whether a batch may well have nothing but events that are new and touch no other event, and events that leave.
+pub(super) fn new_or_leaving(batch: &[Command]) -> bool {
+    batch.iter().all(|command| is_new_or_leaving(&command.act))
+}
+
+fn is_new_or_leaving(act: &Act) -> bool {
+    match act {
         Act::Publish(admitted) => {
             let kind = admitted.event().kind();
             kind.class() == Class::Regular && kind != Kind::DELETION
         }
+        // What leaves with its topic is forgotten as well.
+        Act::Unlink { reason, .. } => *reason != UnlinkReason::Topic,
+        Act::Fenced { act, .. } => is_new_or_leaving(act),
         _ => false,
-    })
+    }
 }

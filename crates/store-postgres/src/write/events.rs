@@ -1,8 +1,9 @@
 //! The rows of `events`.
 
-use kukuri_core::{Record, Seq};
+use kukuri_core::{Keep, Record, Seq};
 
 use super::{Bulk, Columns};
+use crate::dense::{Dense, is_in};
 use crate::error::Fault;
 use crate::numbers::BatchNumbers;
 use crate::packed::Fields;
@@ -23,6 +24,12 @@ const UPDATE: &str = "UPDATE events e SET state = k.state, links = k.links
 const DELETE: &str = "DELETE FROM events e
     USING (SELECT UNNEST($1::BIGINT[]) AS seq, UNNEST($2::SMALLINT[]) AS keep) AS k
     WHERE e.seq = k.seq AND e.keep = k.keep";
+
+/// The same, of `keep` 0, for events that came together: one stretch of their index.
+const DELETE_STRETCH: &str = concat!(
+    "DELETE FROM events e WHERE e.keep = 0 AND ",
+    is_in!("e.seq", "($1::BIGINT[])[1]", "($2::BIGINT[])[1]", "($3::BYTEA[])[1]")
+);
 
 #[derive(Default)]
 pub(super) struct Events<'a> {
@@ -47,7 +54,7 @@ impl<'a> Events<'a> {
         for rows in [&mut self.deleted, &mut self.updated, &mut self.inserted] {
             rows.sort_unstable_by_key(|record| record.seq);
         }
-        keys(bulk, DELETE, &self.deleted);
+        delete(bulk, self.deleted);
         keys(bulk, UPDATE, &self.updated)
             .bind(self.updated.iter().map(|record| record.state.code()))
             .bind(self.updated.iter().map(|record| pack_links(record, numbers)));
@@ -68,6 +75,22 @@ impl<'a> Events<'a> {
             .bind(rows.iter().map(|record| pack_links(record, numbers)))
             .bind(bodies.iter().map(|body| body.as_bytes()));
         Ok(())
+    }
+}
+
+fn delete(bulk: &mut Bulk, deleted: Vec<&Record>) {
+    let is_standard = |record: &&Record| record.keep == Keep::Standard;
+    let (standard, longer): (Vec<_>, Vec<_>) = deleted.into_iter().partition(is_standard);
+    let numbers: Vec<i64> = standard.iter().map(|record| record.seq.0).collect();
+    match Dense::of(&numbers) {
+        Some(Dense { first, last, bits }) => {
+            bulk.change(DELETE_STRETCH, standard.len())
+                .bind([first].into_iter())
+                .bind([last].into_iter())
+                .bind([bits].into_iter());
+            keys(bulk, DELETE, &longer);
+        }
+        None => drop(keys(bulk, DELETE, &[standard, longer].concat())),
     }
 }
 

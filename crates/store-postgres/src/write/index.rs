@@ -4,6 +4,7 @@
 use kukuri_core::{Link, Record, tag_key};
 use kukuri_event::{TagLetter, UnixSeconds};
 
+use super::held::leaves_tags;
 use super::{Bulk, Columns};
 use crate::numbers::BatchNumbers;
 use crate::packed::tag_value;
@@ -88,8 +89,16 @@ impl<'a> Index<'a> {
                 new.for_each(|link| self.new.add_link(after, link, numbers));
             }
             (before, after) => {
-                before.into_iter().for_each(|record| self.gone.add(record, numbers));
-                after.into_iter().for_each(|record| self.new.add(record, numbers));
+                if let Some(record) = before {
+                    self.gone.add(record, numbers);
+                    if !leaves_tags(record, after) {
+                        self.gone.add_tags(record);
+                    }
+                }
+                if let Some(record) = after {
+                    self.new.add(record, numbers);
+                    self.new.add_tags(record);
+                }
             }
         }
     }
@@ -125,13 +134,17 @@ impl<'a> Rows<'a> {
 
     fn add(&mut self, record: &'a Record, numbers: &BatchNumbers) {
         record.links.iter().for_each(|link| self.add_link(record, link, numbers));
-        if !record.is_effective() {
-            return;
+        if record.is_effective() {
+            self.ends.extend(record.expires_at().map(|end| (end, record)));
         }
-        for (letter, value) in record.indexed_tags() {
-            self.tags.push(TagRow { record, letter, value, key: tag_key(letter, value) });
+    }
+
+    fn add_tags(&mut self, record: &'a Record) {
+        if record.is_effective() {
+            let tag =
+                |(letter, value)| TagRow { record, letter, value, key: tag_key(letter, value) };
+            self.tags.extend(record.indexed_tags().into_iter().map(tag));
         }
-        self.ends.extend(record.expires_at().map(|end| (end, record)));
     }
 
     fn add_link(&mut self, record: &'a Record, link: &'a Link, numbers: &BatchNumbers) {

@@ -27,11 +27,11 @@ use crate::schema::catalog;
 /// Partitions of the feed that fill within a test.
 const SMALL: Options = Options { partition_rows_min: 40, ..OPTIONS };
 
-async fn save(url: &str, to: &Path) -> Result<Manifest, BackupError> {
+pub async fn save(url: &str, to: &Path) -> Result<Manifest, BackupError> {
     timeout(LIMIT, back_up(url, to, UnixMillis(5), &Monitor::default())).await.unwrap()
 }
 
-async fn bring_back(from: &Path, url: &str) -> Result<Vec<String>, BackupError> {
+pub async fn bring_back(from: &Path, url: &str) -> Result<Vec<String>, BackupError> {
     let (backup, monitor) = (Arc::new(Backup::open(from)?), Arc::new(Monitor::default()));
     let restored = restore(backup, url, Fsync::AnyForTests, monitor);
     timeout(LIMIT, restored).await.unwrap()

@@ -86,7 +86,7 @@ pub async fn differential(
         if dice.chance(FORESEEN_PERCENT)
             && let Some(soon) = batches.get(nth + dice.below(FORESEEN_BATCHES))
         {
-            candidate.foresee(needs(soon).events).await;
+            candidate.foresee(needs(soon).records).await;
         }
         pair.apply(Arc::clone(batch)).await?;
         if dice.chance(REOPENED_PERCENT) {
