@@ -26,7 +26,7 @@ pub enum Pace {
 impl Pace {
     /// Somewhat more than the 5 000 that are promised: who is held up, as by SQLite while it writes the index rows
     /// of many new events at once, makes up for it only afterwards.
-    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(5_500);
+    pub const BESIDE_INGEST: Self = Self::EventsPerSecond(5_200);
 
     fn duration(self, events: u64) -> Duration {
         match self {

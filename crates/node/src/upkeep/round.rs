@@ -18,8 +18,8 @@ const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
 /// it takes. Until then fewer events leave at our pace than the smallest partition of PostgreSQL holds, so that as
 /// a rule one is dropped at a time.
 pub const TIDY_INTERVAL: Duration = Duration::from_secs(10);
-/// How much space is given back at a time, in steps of the store.
-const TIDY_STEPS_MAX: usize = 64;
+/// How long space is given back at a time: other work of the round waits for it.
+const TIDY_MAX: Duration = Duration::from_secs(2);
 
 impl Keeper {
     /// One round, unless another instance does them.
@@ -213,7 +213,8 @@ impl Keeper {
 
 /// Gives space back, a little at a time.
 async fn give_back(store: &dyn Store) -> Result<(), UpkeepError> {
-    for _ in 0..TIDY_STEPS_MAX {
+    let end = Instant::now() + TIDY_MAX;
+    while Instant::now() < end {
         match store.tidy().await? {
             Tidied::More => tokio::task::yield_now().await,
             Tidied::Done => break,
