@@ -94,17 +94,21 @@ impl Backend {
         }
     }
 
-    /// What a server answers to a question; nothing where there is none.
-    pub fn number(&self, sql: &str) -> u64 {
-        let Home::Server { cluster, database, .. } = &self.home else { return 0 };
-        cluster.sql(database, sql).unwrap_or_default().trim().parse().unwrap_or(0)
+    /// Where the server is, if there is one.
+    pub fn url(&self) -> Option<String> {
+        let Home::Server { cluster, database, .. } = &self.home else { return None };
+        Some(cluster.socket_url(database))
     }
 
     /// Bytes on disk.
     pub fn stored(&self) -> u64 {
         match &self.home {
             Home::Directory(directory) => size(directory.path()),
-            Home::Server { .. } => self.number("SELECT pg_database_size(current_database())"),
+            Home::Server { cluster, database, .. } => {
+                let sql = "SELECT pg_database_size(current_database())";
+                let text = cluster.sql(database, sql).unwrap_or_default();
+                text.trim().parse().unwrap_or(0)
+            }
         }
     }
 }

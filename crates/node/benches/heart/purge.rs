@@ -37,8 +37,9 @@ const TIMES_FASTER: u32 = 3;
 /// Events that are put in beside a purge: enough to see its rate.
 const FRESH_EVENTS_MAX: usize = 100_000;
 
-/// Limit: see "Must show" of the issue of retention.
+/// Limits: see "Must show" of the issue of retention. To drop ten times as many takes at most so many times as long.
 const ANNOUNCE_RATE_MIN: f64 = 10_000.0;
+const DROP_RATIO_MAX: f64 = 3.0;
 
 /// What is said beside a figure that has a limit.
 fn verdict(holds: bool) -> &'static str {

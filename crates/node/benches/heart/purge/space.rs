@@ -4,11 +4,8 @@ use std::time::{Duration, Instant};
 
 use kukuri_store::Tidied;
 
-use super::verdict;
+use super::{DROP_RATIO_MAX, verdict};
 use crate::backend::Backend;
-
-/// What a purge of ten times as many events leaves to be dropped at once takes at most so many times as long.
-pub const DROP_RATIO_MAX: f64 = 3.0;
 
 /// What giving back took, each time.
 pub struct GivenBack {
