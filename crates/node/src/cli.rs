@@ -382,10 +382,10 @@ pub struct FeedArgs {
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// How many signatures to verify.
+    /// How many events to verify the signatures of, and to look for by all that they are found by.
     #[arg(long, value_name = "EVENTS", default_value_t = 1000)]
     pub sample: u64,
-    /// Verify every signature.
+    /// All events.
     #[arg(long, conflicts_with = "sample")]
     pub all: bool,
     /// Findings and summary on stdout, one JSON object per line.

@@ -8,6 +8,7 @@ mod bodies;
 mod checks;
 mod feed;
 mod finding;
+mod found;
 mod records;
 mod usage;
 mod versions;

@@ -6,7 +6,7 @@ use super::finding::{Findings, RESTORE, Subject};
 
 const CHECK: &str = "bodies";
 
-/// Which bodies have their ids and signatures verified: one in `stride`, from `offset` on.
+/// Which events have their ids and signatures verified, and are looked for: one in `stride`, from `offset` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     stride: u64,

@@ -7,6 +7,7 @@ use kukuri_store::Entry;
 use super::bodies::{self, Sample};
 use super::feed::Fold;
 use super::finding::{Finding, Findings, Subject};
+use super::found::{self, Question};
 use super::records::Effective;
 use super::usage::Recount;
 use super::versions::Versions;
@@ -23,6 +24,8 @@ pub struct Checks {
     pub records: u64,
     pub rows: u64,
     pub verified: u64,
+    /// What the store is to be asked, of those whose signatures were verified.
+    pub questions: Vec<Question>,
     pub findings: Findings,
 }
 
@@ -46,6 +49,7 @@ impl Checks {
             records: 0,
             rows: 0,
             verified: 0,
+            questions: Vec::new(),
             findings: Findings::default(),
         }
     }
@@ -72,6 +76,7 @@ impl Checks {
         if self.sample.picks(self.records) {
             self.verified += 1;
             bodies::check_signature(record, findings);
+            self.questions.extend(found::questions(record));
         }
         self.records += 1;
         let id = record.event().id();

@@ -9,6 +9,7 @@ use kukuri_store::{Entry, Place, Store, StoreError};
 
 use super::checks::{Checks, Moved};
 use super::finding::{Finding, RESTORE, Subject};
+use super::found;
 use crate::progress;
 
 const PAGE_ENTRIES_MAX: usize = 500;
@@ -36,7 +37,7 @@ type UsageByTopic = BTreeMap<TopicId, Usage>;
 type Table = (&'static str, Place, u64, fn(&mut Checks));
 
 impl<'a> Walk<'a> {
-    /// `sample` signatures are verified; `offset` says which.
+    /// `sample` signatures are verified, and their events looked for by all that they are found by; `offset` says which.
     pub fn new(store: &'a dyn Store, sample: u64, offset: u64) -> Self {
         Self { store, sample, offset }
     }
@@ -94,6 +95,9 @@ impl<'a> Walk<'a> {
             let count = seen.clone().count();
             // Checking is work for a core, and nothing else waits on this task.
             seen.for_each(|entry| checks.entry(entry));
+            for question in checks.questions.drain(..) {
+                found::ask(self.store, question, &mut checks.findings).await?;
+            }
             bar.inc(count as u64);
             match page.last() {
                 Some(last) if count == page.len() => place = last.place(),

@@ -41,6 +41,11 @@ const SABOTAGE: &[(&str, &str)] = &[
     ),
     ("UPDATE events SET event_json = '{' WHERE seq = 7", "storage: table events"),
     ("DELETE FROM events WHERE seq = 7", "and it is not stored there"),
+    ("DELETE FROM event_tags", "it is visible, and not found by a tag e; make a new"),
+    (
+        "DELETE FROM event_topics WHERE seq = 7",
+        "it is visible, and not found by topic kukuri:global",
+    ),
     ("DELETE FROM event_ids WHERE seq = 7", "it is visible, and dedupe does not know it"),
 ];
 
@@ -49,6 +54,7 @@ pub fn the_doctor_finds_what_was_tampered_with(_: &Site) {
         let site = Site::sqlite();
         let mut lines = notes(20);
         lines.push(signed(1, 0, 10, &[]));
+        lines.push(signed(1, 1, 5, &[("e", &id(&note(3)))]));
         site.import(&lines).ok();
         site.run(&["doctor"]).ok();
         let file = Connection::open(site.path("data").join("events.db")).unwrap();
