@@ -47,13 +47,18 @@ pub struct Budget {
     /// The part of it that what is urgent may take at once: of several topics over their limits, each gets
     /// its turn.
     pub urgent: Option<Duration>,
+    /// How long space is given back at a time: other work of the round waits for it.
+    pub tidy: Option<Duration>,
 }
 
 impl Budget {
-    pub const STANDARD: Self =
-        Self { round: Some(Duration::from_secs(4)), urgent: Some(Duration::from_secs(1)) };
+    pub const STANDARD: Self = Self {
+        round: Some(Duration::from_secs(4)),
+        urgent: Some(Duration::from_secs(1)),
+        tidy: Some(Duration::from_secs(2)),
+    };
     /// What a round does depends on nothing but the store and its clock.
-    pub const UNBOUNDED: Self = Self { round: None, urgent: None };
+    pub const UNBOUNDED: Self = Self { round: None, urgent: None, tidy: None };
 }
 
 /// What the operator wants of storage.

@@ -3,6 +3,7 @@
 mod account;
 mod binaries;
 mod server;
+mod tags;
 
 use std::fs;
 use std::path::{Path, PathBuf};

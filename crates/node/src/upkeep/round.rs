@@ -18,8 +18,6 @@ const FULL_ROUND_INTERVAL: Duration = Duration::from_secs(60);
 /// it takes. Until then fewer events leave at our pace than the smallest partition of PostgreSQL holds, so that as
 /// a rule one is dropped at a time.
 pub const TIDY_INTERVAL: Duration = Duration::from_secs(10);
-/// How long space is given back at a time: other work of the round waits for it.
-const TIDY_MAX: Duration = Duration::from_secs(2);
 
 impl Keeper {
     /// One round, unless another instance does them.
@@ -47,7 +45,7 @@ impl Keeper {
         }
         if self.is_time_to_tidy(&felt) {
             self.tidied_at = Some(Instant::now());
-            failed.unless(give_back(&*self.store).await);
+            failed.unless(give_back(&*self.store, self.budget.tidy).await);
         }
         failed.into_result()
     }
@@ -113,7 +111,9 @@ impl Keeper {
         let Some(mut aging) = self.aging.take() else { return Ok(()) };
         if let Some(lease) = self.hold().await? {
             let store = Arc::clone(&self.store);
-            let giving_back = async { if tidies { give_back(&*store).await } else { Ok(()) } };
+            let tidy = self.budget.tidy;
+            let giving_back =
+                async { if tidies { give_back(&*store, tidy).await } else { Ok(()) } };
             if tidies {
                 self.tidied_at = Some(Instant::now());
             }
@@ -212,9 +212,9 @@ impl Keeper {
 }
 
 /// Gives space back, a little at a time.
-async fn give_back(store: &dyn Store) -> Result<(), UpkeepError> {
-    let end = Instant::now() + TIDY_MAX;
-    while Instant::now() < end {
+async fn give_back(store: &dyn Store, time: Option<Duration>) -> Result<(), UpkeepError> {
+    let start = Instant::now();
+    while time.is_none_or(|time| start.elapsed() < time) {
         match store.tidy().await? {
             Tidied::More => tokio::task::yield_now().await,
             Tidied::Done => break,

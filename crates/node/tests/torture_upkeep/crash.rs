@@ -36,6 +36,8 @@ const CROWDED: UpkeepSettings =
 
 /// What a purge must have had, or it proves nothing.
 const STEPS_MIN: usize = 12;
+/// How often space is given back between two batches, beside what is given back at the end.
+const BATCHES_PER_TIDY: usize = 2;
 /// Crashes between two drops of partitions: each is given up, detached and dropped.
 const HALF_DROPPED_MIN: usize = 6;
 
@@ -43,14 +45,15 @@ const HALF_DROPPED_MIN: usize = 6;
 struct Halting {
     store: Arc<dyn Store>,
     steps: AtomicUsize,
+    applied: AtomicUsize,
     halt_at: usize,
     halted: Arc<Notify>,
 }
 
 impl Halting {
     fn new(store: Arc<dyn Store>, halt_at: usize) -> Arc<Self> {
-        let (steps, halted) = (AtomicUsize::new(0), Arc::default());
-        Arc::new(Self { store, steps, halt_at, halted })
+        let (steps, applied, halted) = Default::default();
+        Arc::new(Self { store, steps, applied, halt_at, halted })
     }
 
     async fn step(&self) {
@@ -69,7 +72,12 @@ impl Double for Halting {
 
     async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
         self.step().await;
-        self.store.apply(batch).await
+        let decision = self.store.apply(batch).await?;
+        // Space is given back while events leave, too.
+        if self.applied.fetch_add(1, Ordering::SeqCst).is_multiple_of(BATCHES_PER_TIDY) {
+            self.store.tidy().await?;
+        }
+        Ok(decision)
     }
 
     async fn tidy(&self) -> Result<Tidied, StoreError> {
@@ -81,7 +89,7 @@ impl Double for Halting {
 fn notes(count: usize, topics: &str, at: UnixSeconds, expiration: Option<i64>) -> Vec<String> {
     let author = Author::numbered(1);
     let note = |nth| {
-        let draft = Draft::new(1, at).tag("nth", nth).content(topics);
+        let draft = Draft::new(1, at).tag("r", nth).content(topics);
         let draft = topics.chars().fold(draft, |draft, digit| draft.tag("t", topic(digit)));
         let end = |draft: Draft| match expiration {
             Some(seconds) => draft.tag("expiration", at.0 + seconds),
@@ -151,7 +159,8 @@ async fn state(store: &dyn Store) -> BTreeSet<String> {
     set
 }
 
-async fn is_sound(store: &dyn Store) {
+async fn is_sound(home: &Home, store: &dyn Store) {
+    home.forgets_no_tag();
     let floor = store.bounds().await.expect("it can be read").floor;
     assert_eq!(audit(&dump(store).await, floor), Ok(()));
     assert_eq!(doctor(store).await, [] as [&str; 0]);
@@ -162,7 +171,7 @@ async fn finish(home: &Home, time: &Time) -> BTreeSet<String> {
     time.pass(LEASE_OVER);
     let mut node = Node::start_with(home.open().await, time, CROWDED, None);
     node.keep().await;
-    is_sound(&*node.store).await;
+    is_sound(home, &*node.store).await;
     let state = state(&*node.store).await;
     node.end().await;
     home.disconnect();
@@ -224,7 +233,7 @@ async fn crashes(base: Home) {
         let left_some = room.partitions < partitions && partitions < partitions_max;
         half_dropped += usize::from(left_some);
         let store = home.open().await;
-        is_sound(&*store).await;
+        is_sound(&home, &*store).await;
         half_done += usize::from(state(&*store).await != expected);
         drop(store);
         home.disconnect();

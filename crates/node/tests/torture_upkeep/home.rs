@@ -144,6 +144,14 @@ impl Home {
         }
     }
 
+    /// No tag stays for ever when its event has left.
+    pub fn forgets_no_tag(&self) {
+        if let Self::Postgres(name, server) = self {
+            let forgotten = server.cluster.forgotten_tags(name).expect("it can be asked");
+            assert!(forgotten <= 0, "{forgotten} tags");
+        }
+    }
+
     /// Those of [`Room::partitions`], without touching anything.
     pub fn partitions(&self) -> u64 {
         let Self::Postgres(name, server) = self else { return 0 };

@@ -305,6 +305,8 @@ fn room_came_back(report: &Report) {
     assert!(after_burst.bytes < at_burst.bytes / 2, "its room was given back");
     let most = 2 * before_burst.bytes + FREE_BYTES_KEPT;
     assert!(at_end.bytes < most, "a year takes no more room than what is kept of it");
+    let most = 3 * at_burst.beside / 2;
+    assert!(at_end.beside <= most, "tables whose room is used again grow no further");
     assert!(quiet.bytes <= at_end.bytes, "what is empty takes no more");
     let partitions = at_end.partitions.max(quiet.partitions);
     assert!(

@@ -40,12 +40,12 @@ macro_rules! ask {
 }
 pub(super) use ask;
 
-/// When all together have left behind so many tags, and an eighth of the events that they can hold, partitions are
+/// When all together have left behind so many tags, and a sixteenth of the events that they can hold, partitions are
 /// looked through while they still hold others. A partition in which somebody writes at this moment is
 /// looked through later: who waited here for one and held another would hold up those who publish.
 const DUE: &str = concat!(
     "WITH enough AS (
-        SELECT GREATEST(32768, sum(end_seq - first_seq) / 8) AS tags, sum(stray_tags) AS left_behind
+        SELECT GREATEST(32768, sum(end_seq - first_seq) / 16) AS tags, sum(stray_tags) AS left_behind
         FROM event_partitions
     ), free AS (
         SELECT first_seq, stray_tags FROM event_partitions

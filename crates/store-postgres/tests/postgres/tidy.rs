@@ -68,12 +68,7 @@ pub async fn sound(cluster: &Cluster, name: &str, store: &PostgresStore) {
         SELECT count(*) FROM cn_relay.events e WHERE e.keep = 0
             AND e.tableoid = ('cn_relay.events_standard_' || p.first_seq)::REGCLASS)";
     assert_eq!(cluster.sql(name, wrong).unwrap(), "");
-    let forgotten = "SELECT count(*) - (SELECT sum(stray_tags) FROM cn_relay.event_partitions)
-        FROM cn_relay.event_tags t
-        WHERE NOT EXISTS (SELECT FROM cn_relay.events e WHERE e.seq = t.seq)
-            AND NOT EXISTS (SELECT FROM cn_relay.tag_sweeps s
-                WHERE t.seq >= s.first_seq AND t.seq < s.end_seq)";
-    let forgotten: i64 = cluster.sql(name, forgotten).unwrap().parse().unwrap();
+    let forgotten = cluster.forgotten_tags(name).unwrap();
     assert!(forgotten <= 0, "{forgotten} tags");
 }
 

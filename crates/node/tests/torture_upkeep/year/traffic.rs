@@ -62,7 +62,7 @@ impl Traffic {
     /// So many long notes of one topic at once.
     pub fn burst(&mut self, now: UnixSeconds, digit: char, count: usize) -> Vec<(String, Source)> {
         let note = |nth| {
-            let draft = Draft::new(1, now).tag("t", topic(digit)).tag("nth", nth);
+            let draft = Draft::new(1, now).tag("t", topic(digit)).tag("r", nth);
             (self.authors[0].sign(&draft.content("x".repeat(BURST_CONTENT_BYTES))), Source::Ws)
         };
         (0..count).map(note).collect()
@@ -108,7 +108,7 @@ impl Traffic {
     fn note(&mut self, now: UnixSeconds) -> String {
         let author = self.author();
         let time = self.time(now);
-        let draft = self.expiring(Draft::new(1, time), now);
+        let draft = self.expiring(Draft::new(1, time).tag("r", time.0), now);
         self.sign(author, draft)
     }
 
