@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kukuri_feed::{
-    AnyRunner, Consumer, ConsumerName, Home, Place, Runner, RunnerConfig, RunnerError, Wish,
+    AnyRunner, Consumer, ConsumerName, Home, Place, Runner, RunnerConfig, RunnerError,
 };
 use kukuri_index::{Index, Kinds};
 use kukuri_store::{Clock, Store};
@@ -156,20 +156,14 @@ async fn live(registration: Registration, ground: Ground, opened: Opened, stop: 
     }
 }
 
-/// One that was told to stand still, has halted, or waits for a generation of its version is nothing that
-/// taking in less would help.
+/// Tells by how much the one that is furthest behind is behind.
 async fn measure(opened: Opened, clock: Clock, lag: watch::Sender<u64>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let runners = opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut lag_ms = 0;
         for runner in runners {
             let Ok(report) = runner.report(clock()).await else { continue };
-            let works = report.active().filter(|active| {
-                let state = &active.state;
-                let own = state.version == report.version;
-                report.wish == Wish::Running && own && state.held && state.halted.is_none()
-            });
-            lag_ms = works.map_or(0, |active| active.lag_ms).max(lag_ms);
+            lag_ms = report.pressing_lag_ms().max(lag_ms);
         }
         lag.send_replace(lag_ms / 1000);
         tokio::select! {

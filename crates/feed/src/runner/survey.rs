@@ -45,6 +45,16 @@ impl Report {
         self.generations.iter().find(|report| report.state.role == Role::Active)
     }
 
+    /// How long rows have been waiting for somebody who works on what is read. Nothing that taking in less would help
+    /// is one that was told to stand still, has halted, or waits for a generation of its version.
+    pub fn pressing_lag_ms(&self) -> u64 {
+        let works = |active: &&GenerationReport| {
+            let GenerationState { version, held, halted, .. } = &active.state;
+            self.wish == Wish::Running && *version == self.version && *held && halted.is_none()
+        };
+        self.active().filter(works).map_or(0, |active| active.lag_ms)
+    }
+
     /// The generation that is being built.
     pub fn building(&self) -> Option<&GenerationReport> {
         self.generations.iter().find(|report| report.state.role == Role::Building)
@@ -92,5 +102,61 @@ impl<C: Consumer> Runner<C> {
             lost,
             state,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kukuri_core::{Cursor, Epoch, Seq};
+
+    use super::*;
+    use crate::Generation;
+
+    fn working() -> Report {
+        let cursor = Cursor { epoch: Epoch(1), seq: Seq(1) };
+        let state = GenerationState {
+            generation: Generation(1),
+            role: Role::Active,
+            version: 3,
+            cursor,
+            start: Seq(1),
+            scan: None,
+            held: true,
+            fence: 1,
+            halted: None,
+            updated_at: UnixMillis(0),
+            parked: 0,
+        };
+        let report =
+            GenerationReport { state, lag_rows: 1, lag_ms: 70, headroom_rows: 1, lost: None };
+        Report {
+            name: ConsumerName::new("search"),
+            version: 3,
+            wish: Wish::Running,
+            bounds: FeedBounds { epoch: Epoch(1), floor: Seq(0), head: Seq(2) },
+            generations: vec![report],
+            batches: 0,
+            updates: 0,
+            batch_micros: 0,
+            failures: 0,
+            missed_wakeups: 0,
+        }
+    }
+
+    #[test]
+    fn who_stands_still_presses_nobody() {
+        assert_eq!(working().pressing_lag_ms(), 70);
+        let still: [fn(&mut Report); 5] = [
+            |report| report.wish = Wish::Paused,
+            |report| report.version = 4,
+            |report| report.generations[0].state.held = false,
+            |report| report.generations[0].state.halted = Some("a hole".into()),
+            |report| report.generations[0].state.role = Role::Building,
+        ];
+        for (nth, change) in still.into_iter().enumerate() {
+            let mut report = working();
+            change(&mut report);
+            assert_eq!(report.pressing_lag_ms(), 0, "{nth}");
+        }
     }
 }
