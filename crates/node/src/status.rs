@@ -3,7 +3,10 @@
 use anyhow::Context;
 use indicatif::{HumanBytes, HumanDuration};
 use kukuri_core::ladder::{Move, Step};
-use kukuri_core::{Belief, FeedBounds, NodeState, NodeTopic, Storage, Task, UnixMillis, Usage};
+use kukuri_core::{
+    Allowance, Belief, Capacity, FeedBounds, NodeState, NodeTopic, Retention, Storage, Task,
+    UnixMillis, Usage,
+};
 use kukuri_store::{Extent, node_state};
 use serde_json::{Value, json};
 
@@ -93,6 +96,14 @@ impl Status {
         })
     }
 
+    fn rows(&self) -> String {
+        let FeedBounds { floor, head, .. } = self.feed;
+        match floor < head {
+            true => format!("rows {} to {head}", floor.next()),
+            false => format!("no rows; the next one is {}", head.next()),
+        }
+    }
+
     fn lines(&self) -> Vec<String> {
         let NodeState { usage, allowance, .. } = &self.node;
         let storage = match allowance.storage {
@@ -116,8 +127,9 @@ impl Status {
         };
         let mut lines = vec![
             format!("store    {}", self.place),
-            format!("feed     rows {} to {}", self.feed.floor.next(), self.feed.head),
+            format!("feed     {}", self.rows()),
             format!("holds    {} events, {}", usage.events, HumanBytes(usage.bytes)),
+            format!("keeps    {}", keeps(allowance)),
             format!("storage  {storage}"),
             format!("ladder   {}", self.ladder()),
             format!("upkeep   {upkeep}"),
@@ -144,12 +156,39 @@ impl Status {
     }
 }
 
+/// What holds where a topic says nothing else.
+fn keeps(allowance: &Allowance) -> String {
+    let Retention { regular_days, history_days, deletion_days } = allowance.retention;
+    let Capacity { max_events, max_bytes } = allowance.capacity;
+    let mut text = format!(
+        "events {regular_days} days, replaced versions {history_days}, requests for deletion {deletion_days}"
+    );
+    let bounds = [
+        max_events.map(|events| format!("{events} events")),
+        max_bytes.map(|bytes| HumanBytes(bytes).to_string()),
+    ];
+    let bounds: Vec<String> = bounds.into_iter().flatten().collect();
+    if !bounds.is_empty() {
+        text.push_str(&format!("; at most {}", bounds.join(", ")));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use kukuri_core::ladder::{Cause, Reason};
-    use kukuri_core::{Allowance, Epoch, Past, Seq};
+    use kukuri_core::{Epoch, Past, Seq};
 
     use super::*;
+
+    #[test]
+    fn what_holds_everywhere_is_told() {
+        let told = "events 30 days, replaced versions 7, requests for deletion 180";
+        assert_eq!(keeps(&Allowance::STANDARD), told);
+        let capacity = Capacity { max_events: Some(10), max_bytes: Some(2048) };
+        let bounded = Allowance { capacity, ..Allowance::STANDARD };
+        assert_eq!(keeps(&bounded), format!("{told}; at most 10 events, 2.00 KiB"));
+    }
 
     #[test]
     fn the_last_move_of_the_ladder_is_told() {

@@ -1,5 +1,6 @@
 //! What can be said about how long and how much is kept.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -10,31 +11,32 @@ use kukuri_event::UnixSeconds;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish<T>(pub Option<T>);
 
-impl<T: FromStr> FromStr for Wish<T> {
-    type Err = T::Err;
+impl<T: FromStr<Err: Display>> FromStr for Wish<T> {
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, T::Err> {
-        match text {
-            "default" => Ok(Self(None)),
-            number => number.parse().map(|number| Self(Some(number))),
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "default" {
+            return Ok(Self(None));
         }
+        let wrong = |error| format!("{error}; give a whole number, or `default`");
+        text.parse().map(|number| Self(Some(number))).map_err(wrong)
     }
 }
 
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
     pub name_or_id: String,
-    /// How long regular events are kept, in days, or `default`.
-    #[arg(long, value_name = "DAYS")]
+    /// How long regular events are kept, in days (0: for about a minute), or `default`.
+    #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
     pub retention_days: Option<Wish<u32>>,
     /// How many events the topic may hold, hidden ones included, or `default`: any number.
-    #[arg(long, value_name = "EVENTS")]
+    #[arg(long, value_name = "EVENTS", allow_negative_numbers = true)]
     pub max_events: Option<Wish<u64>>,
     /// How many bytes they may have together, or `default`: any number.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     pub max_bytes: Option<Wish<u64>>,
     /// How far a consumer of the feed may be behind before the node takes in less, or `default`.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub max_lag_seconds: Option<Wish<u32>>,
     /// Topics of low priority are the first that take nothing in when the node is short of room.
     #[arg(long, value_enum)]
@@ -72,7 +74,7 @@ pub struct PurgeArgs {
     pub topic: Option<String>,
     /// Everything that was taken in before then, current versions included: Unix seconds, or an age such
     /// as 30d or 12h. Without it, what the policies in force no longer keep.
-    #[arg(long, value_name = "TIME|AGE")]
+    #[arg(long, value_name = "TIME|AGE", allow_hyphen_values = true)]
     pub before: Option<Before>,
     /// Say what would leave, in events and bytes, and change nothing.
     #[arg(long)]

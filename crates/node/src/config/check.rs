@@ -86,6 +86,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             usize::try_from(config.backfill.interval_seconds).unwrap_or(usize::MAX),
         ),
         ("backfill.window_days", config.backfill.window_days as usize),
+        ("retention.feed_days", config.retention.feed_days as usize),
         ("limits.in_flight_events_max", limits.in_flight_events_max),
         ("limits.lag_rows_max", usize::try_from(limits.lag_rows_max).unwrap_or(0)),
         ("limits.connections_max", limits.connections_max),
