@@ -116,6 +116,7 @@ cases! {
         the_body_goes_with_the_last_link
         a_purged_event_is_remembered
         a_removed_topic_forgets_its_events
+        a_removed_topic_lets_nothing_back_into_another
         a_purged_winner_keeps_its_mark
         a_winner_of_a_removed_topic_comes_back
         hidden_events_leave_without_a_row

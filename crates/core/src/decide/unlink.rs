@@ -78,8 +78,8 @@ pub(super) fn evict(step: &mut Step, at: UnixMillis, events: &[EventId], to: Usa
     Outcome::Removed(removed)
 }
 
-/// A body goes with its last link; then it is said what it weighed. Dedupe remembers it, unless its topic was
-/// removed.
+/// A body goes with its last link; then it is said what it weighed. Dedupe remembers it, unless all that it leaves
+/// are topics that were removed: if retention or capacity took it out of one, it would come back there as well.
 fn leave(
     step: &mut Step,
     mut record: Record,
@@ -97,8 +97,9 @@ fn leave(
     }
     step.count(|usage| usage.remove(record.bytes()));
     step.view.records.set(&id, None);
-    let state = if reason == Reason::Topic { MarkState::Purged } else { MarkState::Evicted };
-    if reason == Reason::Topic {
+    let is_forgotten = reason == Reason::Topic && record.left.is_empty();
+    let state = if is_forgotten { MarkState::Purged } else { MarkState::Evicted };
+    if is_forgotten {
         step.view.dedupe.set(&id, None);
     }
     if let Some(key) = VersionKey::of(record.event()).filter(|_| record.is_effective()) {

@@ -90,6 +90,24 @@ pub async fn a_removed_topic_forgets_its_events(scene: Scene) {
     assert_eq!(scene.store().bodies(vec![Seq(1)]).await, Ok(vec![None]));
 }
 
+/// What retention has taken out of one topic came back there when the last other topic that kept it was removed.
+pub async fn a_removed_topic_lets_nothing_back_into_another(scene: Scene) {
+    scene.carry("ab").await;
+    let (event, version) = (note(1, "ab"), article("x", 2, "ab"));
+    scene.given(&[&event, &version]).await;
+    let _ = scene.act(unlink('a', &[&event, &version], PURGE)).await;
+    let last = unlink('b', &[&event, &version], UnlinkReason::Topic);
+    assert_eq!(scene.act(last).await.0, removed(&[&event, &version]));
+    for gone in [&event, &version] {
+        assert!(scene.dedupe(gone).await.is_some(), "it is remembered");
+        let not_kept = Outcome::Duplicate(Duplicate::NotKept);
+        assert_eq!(scene.publish(gone).await, (not_kept, vec![]));
+    }
+    let mark = scene.version(&key(&version)).await.and_then(|version| version.mark);
+    assert_eq!(mark.map(|mark| mark.state), Some(MarkState::Evicted));
+    assert_eq!(scene.visible('a').await, []);
+}
+
 pub async fn a_purged_winner_keeps_its_mark(scene: Scene) {
     scene.carry("a").await;
     let [old, winner] = [1, 2].map(|nth| article("x", nth, "a"));
