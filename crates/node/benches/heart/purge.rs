@@ -53,11 +53,11 @@ pub async fn measure(kind: Kind, bulk: &Bulk, purged: usize) -> anyhow::Result<(
     eprintln!("signing {events} events …");
     let fresh = admit(&Bulk { events, ..bulk.clone() }.lines());
     beside_ingest(&*backend.store, &lane, &fresh).await?;
-    let large = announce(&backend, &lane, kind).await?;
+    let large = announce(&backend, &lane).await?;
     drop((lane, backend));
     if kind == Kind::Postgres {
         let (backend, lane) = filled(kind, bulk, purged / 10).await?;
-        let small = announce(&backend, &lane, kind).await?;
+        let small = announce(&backend, &lane).await?;
         space::tell_drops(&small, &large);
     }
     Ok(())
@@ -165,7 +165,7 @@ async fn purge_alone(backend: &Backend, lane: &Lane) -> Result<(), SweepError> {
 
 /// The rest leaves as fast as it goes, with nothing beside it but what a running node does as well: the space
 /// that it leaves behind is given back meanwhile.
-async fn announce(backend: &Backend, lane: &Lane, kind: Kind) -> anyhow::Result<GivenBack> {
+async fn announce(backend: &Backend, lane: &Lane) -> anyhow::Result<GivenBack> {
     let mut given_back = GivenBack::new(backend);
     let (cpu, server_cpu, start) = (backend.cpu(), backend.server_cpu(), Instant::now());
     let left = AtomicU64::new(0);
@@ -181,15 +181,9 @@ async fn announce(backend: &Backend, lane: &Lane, kind: Kind) -> anyhow::Result<
     let left = left.load(Ordering::Relaxed) as f64;
     let rate = left / start.elapsed().as_secs_f64();
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / left;
-    let limit = match kind {
-        Kind::Sqlite => String::new(),
-        Kind::Postgres => {
-            let holds = verdict(rate >= ANNOUNCE_RATE_MIN);
-            format!(" (at least {ANNOUNCE_RATE_MIN:.0}: {holds})")
-        }
-    };
     println!(
-        "purge alone: {left:.0} events leave at {rate:.0} events/s{limit}; {:.1} µs of CPU each ({:.1} µs of it the server's)",
+        "purge alone: {left:.0} events leave at {rate:.0} events/s (at least {ANNOUNCE_RATE_MIN:.0}: {}); {:.1} µs of CPU each ({:.1} µs of it the server's)",
+        verdict(rate >= ANNOUNCE_RATE_MIN),
         micros(backend.cpu().saturating_sub(cpu)),
         micros(backend.server_cpu().saturating_sub(server_cpu)),
     );
