@@ -2,6 +2,7 @@
 //! command of its own, so that it can stop between any two and go on later.
 
 mod foretell;
+mod outlook;
 
 use anyhow::{Context, bail};
 use indicatif::{HumanCount, HumanDuration, ProgressBar};
@@ -50,7 +51,7 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
     lookout.look().await.context("cannot look after the disk")?;
     let bar = progress::spinner();
     let mut total = Removed::default();
-    let plan = Plan { looks, before, now };
+    let plan = Plan { topics, looks, before, now };
     let swept = tokio::select! {
         swept = sweep(&opened, &lane, plan, &bar, &mut total) => Some(swept),
         _ = interrupts.next() => None,
@@ -62,7 +63,9 @@ pub async fn run(common: &Common, config: &Config, args: PurgeArgs) -> anyhow::R
     }
     lane.drain(DRAIN_WAIT_MAX).await?;
     let Some(swept) = swept else {
-        eprintln!("interrupted after {}; run the same command again to go on", summed(total));
+        // What was on its way when the signal came has left as well, and nobody has counted it.
+        let so_far = summed(total);
+        eprintln!("interrupted after at least {so_far}; run the same command again to go on");
         return Ok(Exit::Interrupted);
     };
     swept.context("cannot go on purging")?;
@@ -141,6 +144,7 @@ fn topic_of(look: &Look) -> Option<&TopicId> {
 
 /// What is to leave.
 struct Plan {
+    topics: Vec<(NodeTopic, Usage)>,
     looks: Vec<Look>,
     /// What was taken in before this leaves whatever its topics keep.
     before: Option<UnixMillis>,
@@ -156,6 +160,10 @@ async fn sweep(
     total: &mut Removed,
 ) -> anyhow::Result<()> {
     let (store, over) = (&*opened.store, Notify::new());
+    if !bar.is_hidden() {
+        bar.set_message("looking for what leaves");
+        progress::turns_out(bar, outlook::links(store, &plan.topics, &plan.looks).await?);
+    }
     let leaving = async {
         let left = let_go(store, lane, plan, bar, total).await;
         over.notify_one();
@@ -164,6 +172,7 @@ async fn sweep(
     // Neither waits for the other: who is about to leave may be what the other waits for.
     let (left, ()) = tokio::join!(leaving, give_back_until(store, &over));
     left?;
+    progress::turns_vague(bar);
     bar.set_message(format!("{} gone; giving space back", summed(*total)));
     if let Some(why) = give_back(store).await? {
         eprintln!("some space is given back later, by the running node: {why}");
@@ -193,6 +202,7 @@ async fn let_go(
     let mut sweep = Sweep { store, lane, fence: None, beat: &mut beat, until: None };
     let mut tell = |removed: Removed| {
         total.add(removed);
+        bar.inc(removed.events);
         bar.set_message(format!("{} gone", summed(*total)));
     };
     let mut aging = match plan.before {

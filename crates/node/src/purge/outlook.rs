@@ -1,0 +1,61 @@
+//! How much a purge has before it, for who watches its bar.
+
+use kukuri_core::{Capacity, Look, NodeTopic, Usage};
+use kukuri_store::{Store, StoreError};
+use tokio::task::yield_now;
+
+/// How many events of one topic are counted: more would be held in memory at once.
+const COUNTED_EVENTS_MAX: usize = 1_000_000;
+
+/// Links to topics that are about to go: counted where they have aged, reckoned where they make room.
+pub async fn links(
+    store: &dyn Store,
+    topics: &[(NodeTopic, Usage)],
+    looks: &[Look],
+) -> Result<u64, StoreError> {
+    let mut links = 0;
+    for look in looks {
+        links += match look {
+            Look::Aged { topic, cutoffs } => {
+                store.aged(topic.clone(), *cutoffs, COUNTED_EVENTS_MAX).await?.len() as u64
+            }
+            Look::OldestOfTopic(topic) => {
+                let of_topic = topics.iter().find(|(row, _)| row.topic_id == *topic);
+                of_topic.map_or(0, |(row, usage)| too_many(row.ingest_policy.capacity(), *usage))
+            }
+            _ => 0,
+        };
+        // A store that reads on the thread that asks never waits: here is the turn of who interrupts.
+        yield_now().await;
+    }
+    Ok(links)
+}
+
+/// By how many events of their usual size they are more than there may be.
+fn too_many(capacity: Capacity, usage: Usage) -> u64 {
+    let over = |held: u64, max: Option<u64>| held.saturating_sub(max.unwrap_or(u64::MAX));
+    let bytes_each = usage.bytes.checked_div(usage.events).unwrap_or_default().max(1);
+    let by_bytes = over(usage.bytes, capacity.max_bytes).div_ceil(bytes_each);
+    over(usage.events, capacity.max_events).max(by_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_is_reckoned_in_events() {
+        let usage = Usage { events: 10, bytes: 1000 };
+        for (max_events, max_bytes, expected) in [
+            (None, None, 0),
+            (Some(10), Some(1000), 0),
+            (Some(9), None, 1),
+            (None, Some(999), 1),
+            (Some(7), Some(450), 6),
+        ] {
+            let capacity = Capacity { max_events, max_bytes };
+            assert_eq!(too_many(capacity, usage), expected, "{capacity:?}");
+            assert_eq!(too_many(capacity, Usage::default()), 0, "{capacity:?}");
+        }
+    }
+}
