@@ -42,14 +42,18 @@ pub(super) use ask;
 
 /// When all together have left behind so many tags, and a sixteenth of the events that they can hold, partitions are
 /// looked through while they still hold others. A partition in which somebody writes at this moment is
-/// looked through later: who waited here for one and held another would hold up those who publish.
+/// looked through later: who waited here for one and held another would hold up those who publish. One that somebody
+/// has detached by hand has its events out of sight, and keeps their tags.
 const DUE: &str = concat!(
     "WITH enough AS (
         SELECT GREATEST(32768, sum(end_seq - first_seq) / 16) AS tags, sum(stray_tags) AS left_behind
         FROM event_partitions
     ), free AS (
         SELECT first_seq, stray_tags FROM event_partitions
-        WHERE stray_tags > 0 AND (SELECT left_behind >= tags FROM enough)
+        WHERE stray_tags > 0 AND (SELECT left_behind >= tags FROM enough) AND EXISTS (
+            SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+            WHERE i.inhparent = 'events_standard'::REGCLASS
+                AND c.relname = 'events_standard_' || first_seq)
         FOR UPDATE SKIP LOCKED
     ), due AS (
         UPDATE event_partitions p SET stray_tags = 0 FROM free
