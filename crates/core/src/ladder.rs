@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::UnixMillis;
 use crate::feed::coded;
 pub use pressure::{
-    Cause, LagLimit, Limits, Load, Pressure, RELEASE_PERCENT, eviction_helps, pressure,
+    Cause, DiskLoad, LagLimit, Limits, Load, Pressure, RELEASE_PERCENT, eviction_helps, pressure,
 };
 
 coded!(
@@ -58,7 +58,7 @@ impl Dwell {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// This was beyond its limit, more than anything else was.
+    /// This was beyond its limit, more than anything else that the step helps.
     Pressure(Cause),
     /// Everything has been below its limit by a margin.
     Relief,
@@ -151,12 +151,14 @@ impl Ladder {
         }
         let step = self.standing.step;
         let (to, reason) = match pressure {
-            Pressure::High(cause) => {
+            Pressure::High(causes) => {
                 let since = if let Held::High(since) = self.held { since } else { at };
                 self.held = Held::High(since);
                 let due = since.until(at) >= self.dwell.climb;
-                let up = step.up().filter(|up| due && *up <= self.top && cause.moves_to(*up));
-                (up?, Reason::Pressure(cause.clone()))
+                let up = step.up().filter(|up| due && *up <= self.top)?;
+                // What a step is of no help for does not keep others from it.
+                let cause = causes.iter().find(|cause| cause.moves_to(up))?;
+                (up, Reason::Pressure(cause.clone()))
             }
             Pressure::Low => {
                 let since = if let Held::Low(since) = self.held { since } else { at };

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kukuri_core::ladder::{
-    Cause, Dwell, Ladder, LagLimit, Limits, Load, Move, Pressure, RELEASE_PERCENT, Reason,
-    Standing, Step, eviction_helps, pressure,
+    Cause, DiskLoad, Dwell, Ladder, LagLimit, Limits, Load, Move, Pressure, RELEASE_PERCENT,
+    Reason, Standing, Step, eviction_helps, pressure,
 };
 use kukuri_core::{TopicId, UnixMillis, Usage};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ impl Level {
         match self {
             Self::Low => Pressure::Low,
             Self::Between => Pressure::Between,
-            Self::High => Pressure::High(Cause::Events { events: 2, events_max: 1 }),
+            Self::High => Pressure::High(vec![Cause::Events { events: 2, events_max: 1 }]),
         }
     }
 }
@@ -180,7 +180,7 @@ proptest! {
         let of = |(bytes, events, free, lag_seconds)| {
             pressure(&limits(), &Load {
                 usage: Usage { events, bytes },
-                disk_free_bytes: Some(free),
+                disk: Some(free_bytes(free)),
                 lag_seconds,
             })
         };
@@ -199,13 +199,17 @@ fn limits() -> Limits {
         soft_bytes_max: Some(100),
         soft_events_max: Some(100),
         disk_free_bytes_min: 90,
-        disk_shrinks: true,
         lags: vec![LagLimit { topic: TopicId::global(), lag_seconds_max: 100 }],
     }
 }
 
+/// A disk that gets nothing back.
+const fn free_bytes(free_bytes: u64) -> DiskLoad {
+    DiskLoad { free_bytes, vacant_bytes: 0, held_bytes: 0 }
+}
+
 const CALM: Load =
-    Load { usage: Usage { events: 0, bytes: 0 }, disk_free_bytes: Some(200), lag_seconds: 0 };
+    Load { usage: Usage { events: 0, bytes: 0 }, disk: Some(free_bytes(200)), lag_seconds: 0 };
 
 /// The checker above has to notice each of these, or its silence would mean nothing.
 #[test]
@@ -238,20 +242,21 @@ fn every_limit_counts_at_n_and_n_plus_1() {
     let at_limit = [
         usage(100, 0),
         usage(0, 100),
-        Load { disk_free_bytes: Some(90), ..CALM },
+        Load { disk: Some(free_bytes(90)), ..CALM },
         Load { lag_seconds: 100, ..CALM },
     ];
     let beyond = [
         (usage(101, 0), "events"),
         (usage(0, 101), "bytes"),
-        (Load { disk_free_bytes: Some(89), ..CALM }, "disk"),
+        (Load { disk: Some(free_bytes(89)), ..CALM }, "disk"),
         (Load { lag_seconds: 101, ..CALM }, "lag"),
     ];
     for load in at_limit {
         assert_eq!(pressure(&limits(), &load), Pressure::Between, "{load:?}");
     }
     for (load, name) in beyond {
-        let Pressure::High(cause) = pressure(&limits(), &load) else { panic!("{load:?}") };
+        let Pressure::High(causes) = pressure(&limits(), &load) else { panic!("{load:?}") };
+        let [cause] = &causes[..] else { panic!("{causes:?}") };
         assert_eq!(cause.name(), name);
         let said = cause.to_string();
         assert!(said.contains("than"), "{said}");
@@ -264,33 +269,55 @@ fn pressure_is_gone_at_the_margin_and_not_above_it() {
     let usage = |events| Load { usage: Usage { events, bytes: 0 }, ..CALM };
     assert_eq!(pressure(&limits(), &usage(90)), Pressure::Low);
     assert_eq!(pressure(&limits(), &usage(91)), Pressure::Between);
-    let disk = |free| Load { disk_free_bytes: Some(free), ..CALM };
+    let disk = |free| Load { disk: Some(free_bytes(free)), ..CALM };
     assert_eq!(pressure(&limits(), &disk(100)), Pressure::Low);
     assert_eq!(pressure(&limits(), &disk(99)), Pressure::Between);
     let none = Limits {
         soft_bytes_max: None,
         soft_events_max: None,
         disk_free_bytes_min: 0,
-        disk_shrinks: true,
         lags: Vec::new(),
     };
     let full = Load {
         usage: Usage { events: u64::MAX, bytes: u64::MAX },
-        disk_free_bytes: Some(0),
+        disk: Some(free_bytes(0)),
         lag_seconds: u64::MAX,
     };
     assert_eq!(pressure(&none, &full), Pressure::Low, "no limit, no pressure");
 }
 
-/// Of several causes the one that is furthest beyond its limit is told.
+/// Of several causes the one that is furthest beyond its limit is told first.
 #[test]
-fn the_worst_cause_is_told() {
+fn the_worst_cause_is_told_first() {
     let load = Load { usage: Usage { events: 150, bytes: 140 }, lag_seconds: 149, ..CALM };
-    let Pressure::High(cause) = pressure(&limits(), &load) else { panic!("no pressure") };
-    assert_eq!(cause, Cause::Events { events: 150, events_max: 100 });
-    let full = Load { disk_free_bytes: Some(0), ..load };
-    let Pressure::High(cause) = pressure(&limits(), &full) else { panic!("no pressure") };
-    assert_eq!(cause, Cause::Disk { free_bytes: 0, free_bytes_min: 90, beyond_help: false });
+    let names = |load: &Load| match pressure(&limits(), load) {
+        Pressure::High(causes) => causes.iter().map(Cause::name).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(names(&load), ["events", "lag", "bytes"]);
+    let full = Load { disk: Some(free_bytes(0)), ..load };
+    assert_eq!(names(&full), ["disk", "events", "lag", "bytes"]);
+}
+
+/// A disk that is short whatever leaves, or a consumer that is behind, keeps nobody from the last step for whom it
+/// is of help.
+#[test]
+fn what_is_beyond_help_does_not_hide_what_is_not() {
+    let load = Load {
+        usage: Usage { events: 0, bytes: 101 },
+        disk: Some(free_bytes(9)),
+        lag_seconds: 900,
+    };
+    let mut ladder = Ladder::resume(Standing::GROUND, DWELL, Step::EvictOldest);
+    let mut look = |nth: i64| ladder.observe(UnixMillis(60_000 * nth), &pressure(&limits(), &load));
+    let moves: Vec<Move> = (0..5).filter_map(&mut look).collect();
+    let told = moves.iter().map(|moved| (moved.to, moved.reason.name()));
+    let expected = [
+        (Step::StopBackfill, "disk"),
+        (Step::StopLowPriority, "disk"),
+        (Step::EvictOldest, "bytes"),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -340,40 +367,49 @@ fn nobody_climbs_beyond_the_top() {
 #[test]
 fn eviction_helps_until_the_pressure_is_gone() {
     let usage = |events, bytes| Load { usage: Usage { events, bytes }, ..CALM };
-    let disk = |bytes, free| Load { disk_free_bytes: Some(free), ..usage(0, bytes) };
+    let disk = |free_bytes, vacant_bytes, held_bytes| {
+        let disk = Some(DiskLoad { free_bytes, vacant_bytes, held_bytes });
+        Load { disk, ..CALM }
+    };
     for (load, helps) in [
         (usage(90, 90), false),
         (usage(91, 0), true),
         (usage(0, 91), true),
         (usage(101, 0), true),
-        (disk(1, 99), true),
-        (disk(90, 100), false),
-        (disk(50, 50), true),
-        (disk(49, 50), false),
-        (disk(0, 0), false),
+        (disk(99, 0, 1), true),
+        (disk(100, 0, 90), false),
+        (disk(50, 0, 50), true),
+        (disk(50, 0, 49), false),
+        (disk(50, 49, 1), true),
+        // It will have enough in a moment.
+        (disk(50, 50, 50), false),
+        (disk(0, 0, 0), false),
         (Load { lag_seconds: 101, ..CALM }, false),
         (Load { lag_seconds: 101, ..usage(91, 0) }, false),
         (Load { lag_seconds: 101, ..usage(101, 0) }, true),
-        (Load { disk_free_bytes: Some(0), ..usage(91, 0) }, false),
+        (Load { disk: Some(free_bytes(0)), ..usage(91, 0) }, false),
     ] {
         assert_eq!(eviction_helps(&limits(), &load), helps, "{load:?}");
     }
-    let of_a_server = Limits { disk_shrinks: false, ..limits() };
-    assert!(!eviction_helps(&of_a_server, &disk(50, 50)), "its tables keep their space");
 }
 
-/// A disk that gets no space back by events that leave lets none leave.
+/// A disk on which all events together would not make enough room, or on which there will be enough without,
+/// lets none leave.
 #[test]
 fn a_disk_that_is_beyond_help_stops_at_the_second_step() {
-    for (shrinks, highest) in [(true, Step::EvictOldest), (false, Step::StopLowPriority)] {
-        let limits = Limits { disk_shrinks: shrinks, ..limits() };
-        let load =
-            Load { disk_free_bytes: Some(50), usage: Usage { events: 0, bytes: 50 }, ..CALM };
+    for (vacant_bytes, held_bytes, highest) in [
+        (0, 50, Step::EvictOldest),
+        (0, 49, Step::StopLowPriority),
+        (49, 1, Step::EvictOldest),
+        (50, 50, Step::StopLowPriority),
+    ] {
+        let disk = Some(DiskLoad { free_bytes: 50, vacant_bytes, held_bytes });
+        let load = Load { disk, ..CALM };
         let mut ladder = Ladder::resume(Standing::GROUND, DWELL, Step::EvictOldest);
         for nth in 0..10 {
-            let _ = ladder.observe(UnixMillis(60_000 * nth), &pressure(&limits, &load));
+            let _ = ladder.observe(UnixMillis(60_000 * nth), &pressure(&limits(), &load));
         }
-        assert_eq!(ladder.step(), highest);
+        assert_eq!(ladder.step(), highest, "{load:?}");
     }
 }
 
@@ -381,7 +417,7 @@ fn a_disk_that_is_beyond_help_stops_at_the_second_step() {
 #[test]
 fn a_consumer_that_is_behind_makes_no_event_leave() {
     let topic = kukuri_core::TopicId::global();
-    let lag = Pressure::High(Cause::Lag { topic, lag_seconds: 2, lag_seconds_max: 1 });
+    let lag = Pressure::High(vec![Cause::Lag { topic, lag_seconds: 2, lag_seconds_max: 1 }]);
     let mut ladder = Ladder::resume(Standing::GROUND, DWELL, Step::EvictOldest);
     for nth in 0..10 {
         let _ = ladder.observe(UnixMillis(60_000 * nth), &lag);

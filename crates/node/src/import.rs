@@ -61,7 +61,7 @@ pub async fn run(common: &Common, config: &Config, args: ImportArgs) -> anyhow::
         interrupts,
     };
     let lookout = opened.lookout(&lane, config.upkeep().disk_reserve_bytes);
-    lookout.look().await.context("cannot look after the disk")?;
+    opened.look_at_disk(&lookout).await?;
     let (ending, counts) = tokio::select! {
         ended = pipeline.run(chunks) => ended,
         () = lookout.run() => unreachable!("it never ends by itself"),

@@ -51,6 +51,23 @@ impl Opened {
         Lookout { store: &*self.store, lane, clock: &self.clock, disk: self.disk(), reserve_bytes }
     }
 
+    /// As [`lookout`](Self::lookout), for who is about to take events in: an operator who names a disk for its
+    /// reserve is told before the first one that nobody can look at it.
+    ///
+    /// # Errors
+    /// It cannot be looked at, or what was seen cannot be said in the store.
+    pub async fn look_at_disk(&self, lookout: &Lookout<'_>) -> anyhow::Result<()> {
+        if let Some(disk) = &self.disk {
+            disk.look().with_context(|| {
+                format!(
+                    "cannot look at the disk that {} is on: check capacity.database_directory",
+                    disk.directory().display()
+                )
+            })?;
+        }
+        lookout.look().await.context("cannot look after the disk")
+    }
+
     /// Where a reserve can be kept.
     pub fn disk(&self) -> Option<Disk> {
         self.disk.clone()
@@ -183,7 +200,6 @@ pub async fn open(common: &Common) -> anyhow::Result<Opened> {
     if !durable {
         eprintln!("warning: {UNSAFE_FOR_TESTS} is set: what is acknowledged may be lost");
     }
-    let disk = disk(common)?;
     let (store, place, lead_commands) = match &common.database {
         Some(url) => {
             let store = open_postgres(url, durable, common.wakeup).await?;
@@ -198,7 +214,8 @@ pub async fn open(common: &Common) -> anyhow::Result<Opened> {
         Some(wrap) => wrap(store),
         None => store,
     };
-    let opened = Opened { store, clock: clock(common.now), place, disk, lead_commands };
+    let (clock, disk) = (clock(common.now), disk(common));
+    let opened = Opened { store, clock, place, disk, lead_commands };
     if is_new(&*opened.store).await? {
         carry_global(&opened).await?;
     }
@@ -206,20 +223,12 @@ pub async fn open(common: &Common) -> anyhow::Result<Opened> {
 }
 
 /// The disk of a server is looked at where the operator says; nothing else tells whether it is this machine's.
-fn disk(common: &Common) -> anyhow::Result<Option<Disk>> {
-    if common.database.is_none() {
-        return Ok(Some(Disk::of(&common.data)));
-    }
-    let Some(directory) = &common.database_directory else { return Ok(None) };
-    let disk = Disk::of_server(directory);
-    let looked = disk.look();
-    looked.with_context(|| {
-        format!(
-            "cannot look at the disk that {} is on: check capacity.database_directory",
-            directory.display()
-        )
-    })?;
-    Ok(Some(disk))
+fn disk(common: &Common) -> Option<Disk> {
+    let directory = match &common.database {
+        Some(_) => common.database_directory.as_deref(),
+        None => Some(common.data.as_path()),
+    };
+    directory.map(Disk::of)
 }
 
 async fn open_sqlite(directory: &Path, durable: bool) -> anyhow::Result<Arc<dyn Store>> {

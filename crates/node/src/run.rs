@@ -54,8 +54,7 @@ pub async fn run(common: &Common, config: Config, layers: Layers) -> anyhow::Res
     };
     let (store, lane) = (Arc::clone(&opened.store), Arc::new(opened.lane()));
     // Before the first client comes.
-    let looked = opened.lookout(&lane, config.upkeep().disk_reserve_bytes).look().await;
-    looked.context("cannot look after the disk")?;
+    opened.look_at_disk(&opened.lookout(&lane, config.upkeep().disk_reserve_bytes)).await?;
     let fanout =
         Fanout::start(Arc::clone(&store), Arc::clone(&opened.clock), FanoutConfig::STANDARD);
     let fanout = Arc::new(fanout.await.context("cannot read the feed")?);

@@ -25,7 +25,7 @@ pub async fn run(common: &Common, config: &Config, args: SyncArgs) -> anyhow::Re
     let chunks_in_lane_max = opened.lead_commands as usize / CHUNK_LINES_MAX;
     let lane = Arc::new(opened.lane_with(pipeline::lane_config(chunks_in_lane_max)));
     let lookout = opened.lookout(&lane, config.upkeep().disk_reserve_bytes);
-    lookout.look().await.context("cannot look after the disk")?;
+    opened.look_at_disk(&lookout).await?;
     let puller = Puller {
         store: Arc::clone(&opened.store),
         lane: Arc::clone(&lane),

@@ -21,7 +21,7 @@ use kukuri_core::{
     UnixMillis, Usage,
 };
 use kukuri_lane::{Lane, LaneError};
-use kukuri_store::{Clock, Store, StoreError, node_state};
+use kukuri_store::{Clock, Scope, Store, StoreError, node_state};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -45,7 +45,7 @@ pub struct Budget {
     /// `None` where it may take any.
     pub round: Option<Duration>,
     /// The part of it that what is urgent may take at once: of several topics over their limits, each gets
-    /// its turn.
+    /// its turn. Rounds follow each other for as long as that is not enough.
     pub urgent: Option<Duration>,
     /// How long space is given back at a time: other work of the round waits for it.
     pub tidy: Option<Duration>,
@@ -105,6 +105,10 @@ pub struct Keeper {
     /// What is left of the last full round: what has aged, and what comes after that.
     aging: Option<Aging>,
     pending: VecDeque<Look>,
+    /// Whether what leaves at once, expired or for want of room, was more than the last round had time for.
+    urgent_is_left: bool,
+    /// Where room was made last. Whoever comes after it has the next turn.
+    made_room: Option<Scope>,
     beat: Beat,
     tidied_at: Option<Instant>,
     upkept: watch::Sender<Upkept>,
@@ -153,6 +157,8 @@ impl Keeper {
             full_round_at: None,
             aging: None,
             pending: VecDeque::new(),
+            urgent_is_left: false,
+            made_room: None,
             beat: Beat::new(Pace::BESIDE_INGEST),
             tidied_at: None,
             upkept: watch::Sender::new(Upkept::default()),
@@ -189,7 +195,7 @@ impl Keeper {
         loop {
             rounds.tick().await;
             let ended = self.round().await;
-            if ended.is_ok() && self.tenure.is_held() && self.is_under_way() {
+            if ended.is_ok() && self.tenure.is_held() && self.has_more_to_do() {
                 // What is left has waited long enough.
                 rounds.reset_immediately();
             } else {

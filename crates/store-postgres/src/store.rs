@@ -11,7 +11,7 @@ use kukuri_core::{
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::{
     Dated, Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope,
-    Store, StoreError, Tidied,
+    Space, Store, StoreError, Tidied,
 };
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -359,6 +359,15 @@ impl Store for PostgresStore {
             let mut reader = self.readers.reader(Read::Question).await?;
             let extents = tidy::extents(reader.connection()).await?;
             Ok(reader.end(extents))
+        })
+        .await
+    }
+
+    async fn space(&self) -> Result<Space, StoreError> {
+        limited(async {
+            let mut reader = self.readers.reader(Read::Question).await?;
+            let space = tidy::space(reader.connection()).await?;
+            Ok(reader.end(space))
         })
         .await
     }

@@ -12,7 +12,7 @@ mod stray;
 
 use std::time::{Duration, Instant};
 
-use kukuri_store::{Extent, Tidied};
+use kukuri_store::{Extent, Space, Tidied};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row, raw_sql};
 
@@ -90,27 +90,39 @@ pub(crate) async fn step(connection: &mut PgConnection) -> Result<Tidied, Fault>
     if sqlx::query(GIVE_UP).fetch_optional(&mut *connection).await?.is_some() {
         return Ok(Tidied::More);
     }
-    let rest = sqlx::query(REST).fetch_optional(&mut *connection).await?;
     // If an operator vacuums there, no space waits for it, and the next time is soon enough.
-    if let Some(rest) = rest
-        && run(connection, rest.try_get(0)?).await? == Tidied::More
-    {
-        return Ok(Tidied::More);
+    let rested = next(connection, REST).await?;
+    if rested == Tidied::More {
+        return Ok(rested);
     }
-    let dropped = match sqlx::query(NEXT).fetch_optional(&mut *connection).await? {
-        Some(next) => run(connection, next.try_get(0)?).await?,
-        None => Tidied::Done,
-    };
-    match dropped {
-        Tidied::More => {}
-        Tidied::Done => return sweep(connection).await,
-        Tidied::Blocked(_) => {
-            let start = Instant::now();
-            while sweep(connection).await? == Tidied::More && start.elapsed() < BESIDE_BLOCKED_MAX {
-            }
+    let dropped = next(connection, NEXT).await?;
+    if dropped == Tidied::More {
+        return Ok(dropped);
+    }
+    // Whoever is in the way was waited for, and is not to be waited for again with every step.
+    let is_free = rested == Tidied::Done && dropped == Tidied::Done;
+    let time = if is_free { Duration::ZERO } else { BESIDE_BLOCKED_MAX };
+    let swept = sweep_for(connection, time).await?;
+    Ok(if dropped == Tidied::Done { swept } else { dropped })
+}
+
+/// Runs the statement that a question answers with, if there is one.
+async fn next(connection: &mut PgConnection, question: &'static str) -> Result<Tidied, Fault> {
+    match sqlx::query(question).fetch_optional(&mut *connection).await? {
+        Some(statement) => run(connection, statement.try_get(0)?).await,
+        None => Ok(Tidied::Done),
+    }
+}
+
+/// At least one step.
+async fn sweep_for(connection: &mut PgConnection, time: Duration) -> Result<Tidied, Fault> {
+    let start = Instant::now();
+    loop {
+        let swept = sweep(connection).await?;
+        if swept != Tidied::More || start.elapsed() >= time {
+            return Ok(swept);
         }
     }
-    Ok(dropped)
 }
 
 async fn sweep(connection: &mut PgConnection) -> Result<Tidied, Fault> {
@@ -138,6 +150,29 @@ fn blocked(statement: &str, error: sqlx::Error) -> Result<Tidied, Fault> {
         }
         _ => Err(error.into()),
     }
+}
+
+/// Partitions of events that the head has passed, and those that are on their way out: all other tables keep their
+/// space for what comes next.
+const SPACE: &str = concat!(
+    "WITH parts AS (
+        SELECT events = 0 AS is_vacant,
+            pg_total_relation_size(to_regclass('events_standard_' || first_seq)) AS bytes
+        FROM event_partitions WHERE end_seq <= ",
+    behind!(),
+    " UNION ALL
+        SELECT TRUE, pg_total_relation_size(oid) FROM pg_class
+        WHERE relnamespace = 'cn_relay'::REGNAMESPACE AND relkind = 'r'
+            AND relname ~ '^events_standard_[0-9]+$'
+            AND relname NOT IN (SELECT 'events_standard_' || first_seq FROM event_partitions)
+    ) SELECT COALESCE(sum(bytes) FILTER (WHERE is_vacant), 0)::BIGINT,
+        COALESCE(sum(bytes) FILTER (WHERE NOT is_vacant), 0)::BIGINT FROM parts"
+);
+
+pub(crate) async fn space(connection: &mut PgConnection) -> Result<Space, Fault> {
+    let space = sqlx::query(SPACE).fetch_one(connection).await?;
+    let bytes = |column: usize| space.try_get(column).map(i64::cast_unsigned);
+    Ok(Space { vacant_bytes: bytes(0)?, held_bytes: bytes(1)? })
 }
 
 /// Tables and partitions with their indexes. A partitioned table itself takes nothing.

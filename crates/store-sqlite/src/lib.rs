@@ -39,7 +39,7 @@ use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::backup::{Directory, new_file};
 use kukuri_store::{
     Dated, Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Recent, Scope,
-    Store, StoreError, Tidied,
+    Space, Store, StoreError, Tidied, node_state,
 };
 use tokio::sync::watch as channel;
 
@@ -262,6 +262,12 @@ impl Store for SqliteStore {
 
     async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
         self.glances.read(|desk| tidy::extents(&desk.conn)).await
+    }
+
+    async fn space(&self) -> Result<Space, StoreError> {
+        let held_bytes = node_state(self).await?.usage.bytes;
+        let vacant_bytes = self.glances.read(|desk| tidy::vacant_bytes(&desk.conn)).await?;
+        Ok(Space { vacant_bytes, held_bytes })
     }
 
     async fn expired(

@@ -42,6 +42,14 @@ fn free_pages(conn: &Connection) -> Result<i64, StoreError> {
     conn.pragma_query_value(None, "freelist_count", |row| row.get(0)).or_store()
 }
 
+/// What is still to be given back of the pages that hold nothing.
+pub(crate) fn vacant_bytes(conn: &Connection) -> Result<u64, StoreError> {
+    let page_bytes: i64 =
+        conn.pragma_query_value(None, "page_size", |row| row.get(0)).or_store()?;
+    let pages = (free_pages(conn)? - FREE_PAGES_KEPT).max(0);
+    Ok((pages * page_bytes).cast_unsigned())
+}
+
 /// Deletes rows that lie below the floor. Says whether there were any.
 fn cut_feed(conn: &mut Connection) -> Result<bool, StoreError> {
     let first = |conn: &Connection| {

@@ -31,7 +31,9 @@ pub use model::Model;
 pub use page::{Entry, Place};
 pub use query::{Hit, Hits, Order, Query, merge_hits};
 pub use recent::Recent;
-pub use upkeep::{Dated, Extent, Forgettable, Scope, Tidied, feed_rows_until, name, node_state};
+pub use upkeep::{
+    Dated, Extent, Forgettable, Scope, Space, Tidied, feed_rows_until, name, node_state,
+};
 pub use walk::Walk;
 
 /// A durable home for events and their feed. Back ends contain no rules: they load the facts that
@@ -99,6 +101,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The files or tables that hold the store, and what they take on the disk, by name.
     async fn extents(&self) -> Result<Vec<Extent>, StoreError>;
+
+    /// How much space there is to be given back, now and if events leave.
+    async fn space(&self) -> Result<Space, StoreError>;
 
     /// Effective events whose time has come, at most `events_max`, longest overdue first.
     async fn expired(

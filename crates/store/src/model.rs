@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::{
     Dated, Entry, Extent, FeedError, Forgettable, Hit, Hits, Place, Query, QueryError, Scope,
-    Store, StoreError, Tidied, merge_hits,
+    Space, Store, StoreError, Tidied, merge_hits,
 };
 
 /// A store in memory. Durable for as long as the process.
@@ -290,6 +290,10 @@ impl Store for Model {
 
     async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn space(&self) -> Result<Space, StoreError> {
+        Ok(Space::default())
     }
 
     async fn expired(

@@ -9,7 +9,7 @@ use kukuri_event::{EventId, UnixSeconds};
 use crate::{FeedError, Store, StoreError};
 
 /// Where events are given up for room.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     Topic(TopicId),
     Node,
@@ -30,6 +30,15 @@ pub struct Forgettable {
 pub struct Extent {
     pub name: String,
     pub bytes: u64,
+}
+
+/// What of its space a store gives back to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Of what holds nothing any more: some steps of tidying give it back.
+    pub vacant_bytes: u64,
+    /// Of events: about so much could be given back if they left.
+    pub held_bytes: u64,
 }
 
 /// What a step of tidying leaves.

@@ -1,5 +1,6 @@
 //! Whether the node is under pressure, and what from.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -18,9 +19,6 @@ pub struct Limits {
     pub soft_events_max: Option<u64>,
     /// What has to stay free on the disk.
     pub disk_free_bytes_min: u64,
-    /// Whether the disk gets the space of events that leave at once. The tables of a server keep most of theirs
-    /// for what comes next: events would go on leaving until none are left.
-    pub disk_shrinks: bool,
     pub lags: Vec<LagLimit>,
 }
 
@@ -36,9 +34,19 @@ pub struct LagLimit {
 pub struct Load {
     pub usage: Usage,
     /// `None` where the disk is somebody else's, such as that of a database server.
-    pub disk_free_bytes: Option<u64>,
+    pub disk: Option<DiskLoad>,
     /// Of the consumer that is furthest behind.
     pub lag_seconds: u64,
+}
+
+/// What is free on a disk, and what would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskLoad {
+    pub free_bytes: u64,
+    /// What it gets without that anything leaves, as soon as space is given back.
+    pub vacant_bytes: u64,
+    /// What it gets at most if events leave.
+    pub held_bytes: u64,
 }
 
 /// What is beyond its limit, and by how much.
@@ -48,7 +56,8 @@ pub enum Cause {
     Disk {
         free_bytes: u64,
         free_bytes_min: u64,
-        /// Whether events that leave would not make enough room on it.
+        /// Whether no event has to leave for it: all of them would not make enough room, or there will be enough
+        /// in a moment.
         #[serde(default, skip_serializing_if = "is_false")]
         beyond_help: bool,
     },
@@ -87,7 +96,7 @@ impl Cause {
     }
 
     /// Not a consumer that is behind, to which each event that leaves is one more row to read, and not a disk
-    /// that others fill, or that gets no space back.
+    /// that others fill, or that is about to get space back.
     fn is_helped_by_eviction(&self) -> bool {
         match self {
             Self::Bytes { .. } | Self::Events { .. } => true,
@@ -124,21 +133,20 @@ pub enum Pressure {
     /// Everything is below [`RELEASE_PERCENT`] of its limit, or at it.
     Low,
     Between,
-    /// Something is beyond its limit: of several, what is furthest beyond.
-    High(Cause),
+    /// Something is beyond its limit. Never empty; of several, what is furthest beyond comes first.
+    High(Vec<Cause>),
 }
 
 /// Holds the loads against the limits.
 pub fn pressure(limits: &Limits, load: &Load) -> Pressure {
     let gauges = gauges(limits, load);
-    let worst = gauges
-        .iter()
-        .filter(|gauge| gauge.is_over())
-        .reduce(|worst, gauge| if gauge.exceeds(worst) { gauge } else { worst });
-    match worst {
-        Some(gauge) => Pressure::High(gauge.cause.clone()),
-        None if gauges.iter().all(Gauge::is_low) => Pressure::Low,
-        None => Pressure::Between,
+    let is_low = gauges.iter().all(Gauge::is_low);
+    let mut over: Vec<Gauge> = gauges.into_iter().filter(Gauge::is_over).collect();
+    over.sort_by(|one, other| other.share_cmp(one));
+    match over.is_empty() {
+        false => Pressure::High(over.into_iter().map(|gauge| gauge.cause).collect()),
+        true if is_low => Pressure::Low,
+        true => Pressure::Between,
     }
 }
 
@@ -155,10 +163,11 @@ pub fn eviction_helps(limits: &Limits, load: &Load) -> bool {
 
 fn gauges(limits: &Limits, load: &Load) -> Vec<Gauge> {
     let Usage { events, bytes } = load.usage;
-    let disk = load.disk_free_bytes.map(|free_bytes| {
+    let disk = load.disk.map(|DiskLoad { free_bytes, vacant_bytes, held_bytes }| {
         let free_bytes_min = limits.disk_free_bytes_min;
-        let room_max = free_bytes.saturating_add(bytes);
-        let beyond_help = !(limits.disk_shrinks && is_low(free_bytes_min, room_max));
+        let soon = free_bytes.saturating_add(vacant_bytes);
+        let at_most = soon.saturating_add(held_bytes);
+        let beyond_help = is_low(free_bytes_min, soon) || !is_low(free_bytes_min, at_most);
         let cause = Cause::Disk { free_bytes, free_bytes_min, beyond_help };
         Gauge { load: free_bytes_min, room: free_bytes, cause }
     });
@@ -200,10 +209,10 @@ impl Gauge {
         is_low(self.load, self.room)
     }
 
-    /// Whether its load is a greater part of its room.
-    fn exceeds(&self, other: &Self) -> bool {
+    /// By which part of its room its load is.
+    fn share_cmp(&self, other: &Self) -> Ordering {
         let share = |one: &Self, of: &Self| u128::from(one.load) * u128::from(of.room);
-        share(self, other) > share(other, self)
+        share(self, other).cmp(&share(other, self))
     }
 }
 

@@ -17,12 +17,7 @@ impl Felt {
 }
 
 /// The load of the node by what the operator wants.
-pub(super) fn felt(
-    settings: &UpkeepSettings,
-    topics: &[(NodeTopic, Usage)],
-    disk_shrinks: bool,
-    load: &Load,
-) -> Felt {
+pub(super) fn felt(settings: &UpkeepSettings, topics: &[(NodeTopic, Usage)], load: &Load) -> Felt {
     let UpkeepSettings { capacity, soft_percent, disk_reserve_bytes, .. } = settings;
     let soft = |max: Option<u64>| max.map(|max| percent_of(max, *soft_percent));
     let lag = |(topic, _): &(NodeTopic, Usage)| {
@@ -34,7 +29,6 @@ pub(super) fn felt(
         soft_events_max: soft(capacity.max_events),
         // The ladder acts before nothing is taken in any more.
         disk_free_bytes_min: disk_reserve_bytes.saturating_mul(2),
-        disk_shrinks,
         lags: topics.iter().filter_map(lag).collect(),
     };
     Felt { pressure: pressure(&limits, load), eviction_helps: eviction_helps(&limits, load) }

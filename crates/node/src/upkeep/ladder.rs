@@ -1,7 +1,8 @@
 //! The ladder of a running node, and what the node allows by it.
 
-use kukuri_core::ladder::{Dwell, Ladder, Load, Pressure, Standing, Step};
+use kukuri_core::ladder::{DiskLoad, Dwell, Ladder, Load, Pressure, Standing, Step};
 use kukuri_core::{Act, Allowance, Fence, NodeState, OnFull, Task};
+use kukuri_store::{Space, StoreError};
 
 use super::felt::{Felt, felt};
 use super::{Disk, Keeper, UpkeepError, UpkeepSettings, space};
@@ -10,17 +11,13 @@ impl Keeper {
     /// Lets the ladder follow the pressure, and tells every process what the node allows now.
     pub(super) async fn feel(&mut self, fence: Fence) -> Result<Felt, UpkeepError> {
         let (topics, mut node) = self.stats().await?;
-        let free_bytes = self.disk.as_ref().and_then(Disk::free_bytes);
-        let load = Load {
-            usage: node.usage,
-            disk_free_bytes: free_bytes,
-            lag_seconds: *self.lag_seconds.borrow(),
-        };
-        let disk_shrinks = self.disk.as_ref().is_some_and(Disk::shrinks);
-        let felt = felt(&self.settings, &topics, disk_shrinks, &load);
+        let (usage, lag_seconds) = (node.usage, *self.lag_seconds.borrow());
+        let load = Load { usage, disk: self.disk_load().await?, lag_seconds };
+        let felt = felt(&self.settings, &topics, &load);
         let step = self.climb(&mut node, &felt.pressure, fence).await?;
         let UpkeepSettings { capacity, on_full, retention, disk_reserve_bytes, .. } = self.settings;
-        let storage = space::storage(node.allowance.storage, free_bytes, disk_reserve_bytes);
+        let before = node.allowance.storage;
+        let storage = space::seen(self.disk.as_ref(), before, disk_reserve_bytes);
         let allowance = Allowance { capacity, on_full, retention, step, storage };
         if storage != self.told {
             space::tell(storage);
@@ -32,6 +29,14 @@ impl Keeper {
             let _ = self.lane.run(Act::Fenced { task: Task::Upkeep, fence, act }).await?;
         }
         Ok(felt)
+    }
+
+    async fn disk_load(&self) -> Result<Option<DiskLoad>, StoreError> {
+        let Some(free_bytes) = self.disk.as_ref().and_then(Disk::free_bytes) else {
+            return Ok(None);
+        };
+        let Space { vacant_bytes, held_bytes } = self.store.space().await?;
+        Ok(Some(DiskLoad { free_bytes, vacant_bytes, held_bytes }))
     }
 
     /// Lets the ladder follow the pressure, and says where it stands. What the node knows of it goes along.

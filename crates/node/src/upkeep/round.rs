@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kukuri_core::ladder::{Cause, Pressure};
 use kukuri_core::{Belief, Fence, Look, Removed, Stats, UnixMillis, plan};
-use kukuri_store::{Store, StoreError, Tidied};
+use kukuri_store::{Scope, Store, StoreError, Tidied};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -39,7 +39,7 @@ impl Keeper {
             // What has aged leaves first, then what has to make room, and then what was remembered of either.
             self.age(end, &mut failed).await?;
         }
-        self.make_room(&felt, now, &mut failed).await?;
+        self.make_room(&felt, now, end, &mut failed).await?;
         if plausible && self.aging.is_none() {
             self.sweep_pending(now, end, &mut failed).await?;
         }
@@ -61,13 +61,15 @@ impl Keeper {
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
         let (now_due, mut rest): (Vec<Look>, Vec<Look>) =
             looks.into_iter().partition(|look| *look == Look::Expired);
+        self.urgent_is_left = false;
         for look in &now_due {
-            failed.unless(self.sweep(look, fence, now, self.urgent_end()).await);
+            let ended = failed.unless(self.sweep(look, fence, now, self.urgent_end()).await);
+            self.urgent_is_left |= ended == Some(Ended::OutOfTime);
         }
         if !self.is_under_way() && self.is_time_for_all(now) {
             self.full_round_at = Some(now);
             self.aging = Some(Aging::planned(&rest));
-            rest.retain(|look| !makes_room(look) && !matches!(look, Look::Aged { .. }));
+            rest.retain(|look| scope_of(look).is_none() && !matches!(look, Look::Aged { .. }));
             self.pending.extend(rest);
         }
         Ok(())
@@ -91,8 +93,10 @@ impl Keeper {
 
     /// A disk that is short of space gets it at once.
     fn is_time_to_tidy(&self, felt: &Felt) -> bool {
-        let is_short = matches!(felt.pressure, Pressure::High(Cause::Disk { .. }));
-        is_short || !self.is_under_way() || self.is_due_to_tidy()
+        let is_disk = |cause: &Cause| matches!(cause, Cause::Disk { .. });
+        let is_short =
+            matches!(&felt.pressure, Pressure::High(causes) if causes.iter().any(is_disk));
+        is_short || !self.has_more_to_do() || self.is_due_to_tidy()
     }
 
     fn is_due_to_tidy(&self) -> bool {
@@ -100,8 +104,13 @@ impl Keeper {
     }
 
     /// Whether something of the last full round is left to do.
-    pub(super) fn is_under_way(&self) -> bool {
+    fn is_under_way(&self) -> bool {
         self.aging.is_some() || !self.pending.is_empty()
+    }
+
+    /// Whether the next round has been waited for long enough.
+    pub(super) fn has_more_to_do(&self) -> bool {
+        self.is_under_way() || self.urgent_is_left
     }
 
     /// Goes on with what has aged, as long as there is time. What fails is found again by the next full round.
@@ -155,18 +164,37 @@ impl Keeper {
         Ok(())
     }
 
-    /// What is over its limit lets the oldest go, once what has aged has left.
+    /// What is over its limit lets the oldest go, once what has aged has left. However many topics that are, one
+    /// round has its time, and the next one goes on with whoever comes next.
     async fn make_room(
         &mut self,
         felt: &Felt,
         now: UnixMillis,
+        end: Option<Instant>,
         failed: &mut Failed,
     ) -> Result<(), UpkeepError> {
         let (topics, node) = self.stats().await?;
         let looks = plan(Stats { topics: &topics, node: &node }, self.settings.keeping, now);
-        for look in looks.iter().filter(|look| makes_room(look) && is_of_use(look, felt, &node)) {
+        let mut crowded: Vec<(Scope, Look)> = looks
+            .into_iter()
+            .filter(|look| is_of_use(look, felt, &node))
+            .filter_map(|look| Some((scope_of(&look)?, look)))
+            .collect();
+        crowded.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let is_next = |(scope, _): &(Scope, Look)| Some(scope) > self.made_room.as_ref();
+        let next = crowded.iter().position(is_next).unwrap_or(0);
+        crowded.rotate_left(next);
+        let mut is_over = false;
+        for (scope, look) in crowded {
+            if is_over {
+                self.urgent_is_left = true;
+                break;
+            }
             let Some(lease) = self.hold().await? else { return Ok(()) };
-            failed.unless(self.sweep(look, lease.fence, now, self.urgent_end()).await);
+            let ended = failed.unless(self.sweep(&look, lease.fence, now, self.urgent_end()).await);
+            self.urgent_is_left |= ended == Some(Ended::OutOfTime);
+            self.made_room = Some(scope);
+            is_over = end.is_some_and(|end| Instant::now() >= end);
         }
         Ok(())
     }
@@ -250,6 +278,78 @@ impl Failed {
     }
 }
 
-fn makes_room(look: &Look) -> bool {
-    matches!(look, Look::OldestOfTopic(_) | Look::OldestOfNode { .. })
+/// Where something makes room; `None` if it leaves for another reason.
+fn scope_of(look: &Look) -> Option<Scope> {
+    match look {
+        Look::OldestOfTopic(topic) => Some(Scope::Topic(topic.clone())),
+        Look::OldestOfNode { .. } => Some(Scope::Node),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kukuri_core::{Act, Capacity, IngestPolicy, OnFull, Retention, TopicId};
+    use kukuri_lane::{Lane, LaneConfig};
+    use kukuri_store::conformance::signing::{Author, Draft};
+    use kukuri_store::{Clock, Model};
+
+    use super::super::{Budget, ROUND_INTERVAL, UpkeepSettings};
+    use super::*;
+
+    const NOW: UnixMillis = UnixMillis(1_760_000_000_000);
+    const TOPICS: u32 = 3;
+
+    const SETTINGS: UpkeepSettings = UpkeepSettings {
+        retention: Retention::STANDARD,
+        keeping: kukuri_core::Keeping::STANDARD,
+        capacity: Capacity { max_events: None, max_bytes: None },
+        on_full: OnFull::Evict,
+        soft_percent: 90,
+        disk_reserve_bytes: 0,
+    };
+
+    fn topic(nth: u32) -> TopicId {
+        TopicId::parse(&format!("kukuri:{nth:064x}")).expect("it is canonical")
+    }
+
+    /// Each topic has room for one event, and two.
+    async fn crowd(lane: &Lane) {
+        for nth in 0..TOPICS {
+            let act = Act::SetTopic {
+                topic_id: topic(nth),
+                name: String::new(),
+                enabled: true,
+                pinned: true,
+                wanted: 0,
+                ingest_policy: IngestPolicy { max_events: Some(1), ..IngestPolicy::default() },
+            };
+            assert!(lane.run(act).await.is_ok());
+            for first in [true, false] {
+                let now = NOW.seconds();
+                let draft = Draft::new(1, now).tag("t", topic(nth)).tag("r", first);
+                let event = Author::numbered(1).admit(&draft, now);
+                assert!(lane.run(Act::Publish(event)).await.is_ok());
+            }
+        }
+    }
+
+    /// A topic that took in more than left in a second of every five grew without end.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_to_make_room_does_not_wait_for_the_next_round() {
+        let store: Arc<dyn Store> = Arc::new(Model::default());
+        let clock: Clock = Arc::new(|| NOW);
+        let lane =
+            Arc::new(Lane::start(Arc::clone(&store), Arc::clone(&clock), LaneConfig::STANDARD));
+        crowd(&lane).await;
+        let keeper = Keeper::new(store, lane, clock, SETTINGS, None);
+        let none = Some(Duration::ZERO);
+        let keeper = keeper.with_budget(Budget { round: none, urgent: none, tidy: none });
+        let (mut upkept, start) = (keeper.upkept(), Instant::now());
+        let running = tokio::spawn(keeper.run());
+        let done = upkept.wait_for(|upkept| upkept.removed_links == u64::from(TOPICS)).await;
+        assert!(done.expect("it never ends by itself").rounds >= u64::from(TOPICS) - 1);
+        assert!(start.elapsed() < ROUND_INTERVAL, "each has waited for a round of its own");
+        running.abort();
+    }
 }

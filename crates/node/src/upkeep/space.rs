@@ -25,24 +25,17 @@ const LAST_PARTS: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct Disk {
     directory: PathBuf,
-    shrinks: bool,
     /// Whether the log says that it cannot be looked at. All clones know.
     told: Arc<AtomicBool>,
 }
 
 impl Disk {
-    /// Of a store that gives the space of events that leave back to it.
     pub fn of(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), shrinks: true, told: Arc::default() }
+        Self { directory: directory.to_owned(), told: Arc::default() }
     }
 
-    /// Of a server, whose tables keep theirs but for partitions that hold nothing any more.
-    pub fn of_server(directory: &Path) -> Self {
-        Self { shrinks: false, ..Self::of(directory) }
-    }
-
-    pub fn shrinks(&self) -> bool {
-        self.shrinks
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// What programs may still write.
@@ -60,7 +53,7 @@ impl Disk {
         let was_told = self.told.swap(looked.is_err(), Ordering::Relaxed);
         if let (Err(error), false) = (&looked, was_told) {
             let directory = self.directory.display();
-            tracing::error!(%directory, %error, "the disk cannot be looked at: no reserve is kept until it can be again");
+            tracing::error!(%directory, %error, "the disk cannot be looked at: what was seen of it last holds until it can be again");
         }
         looked.ok()
     }
@@ -72,13 +65,9 @@ pub fn obstacle(disk: Disk, reserve_bytes: u64) -> Obstacle {
     let before = Mutex::new(Storage::Open);
     Arc::new(move || {
         let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
-        *before = storage(*before, disk.free_bytes(), reserve_bytes);
-        let free_bytes = disk.free_bytes().unwrap_or_default();
-        (*before != Storage::Open).then(|| {
-            format!(
-                "{free_bytes} bytes are free on the disk, less than its reserve of {reserve_bytes}"
-            )
-        })
+        *before = seen(Some(&disk), *before, reserve_bytes);
+        (*before != Storage::Open)
+            .then(|| format!("the disk has less than its reserve of {reserve_bytes} bytes free"))
     })
 }
 
@@ -100,9 +89,8 @@ impl Lookout<'_> {
         if node.leases.held_until(Task::Upkeep, (self.clock)()).is_some() {
             return Ok(());
         }
-        let (before, free_bytes) =
-            (node.allowance.storage, self.disk.as_ref().and_then(Disk::free_bytes));
-        let storage = storage(before, free_bytes, self.reserve_bytes);
+        let before = node.allowance.storage;
+        let storage = seen(self.disk.as_ref(), before, self.reserve_bytes);
         if storage != before {
             let _ = self.lane.run(Act::SetStorage(storage)).await?;
         }
@@ -121,9 +109,15 @@ impl Lookout<'_> {
     }
 }
 
+/// Whether there is room, by what is seen of the disk and what was said before. A disk that nobody has named has
+/// room; of one that cannot be looked at what was said before holds.
+pub(super) fn seen(disk: Option<&Disk>, before: Storage, reserve_bytes: u64) -> Storage {
+    let Some(disk) = disk else { return Storage::Open };
+    disk.free_bytes().map_or(before, |free_bytes| storage(before, free_bytes, reserve_bytes))
+}
+
 /// Whether there is room, by what is free and what was said before.
-pub(super) fn storage(before: Storage, free_bytes: Option<u64>, reserve_bytes: u64) -> Storage {
-    let Some(free_bytes) = free_bytes else { return Storage::Open };
+fn storage(before: Storage, free_bytes: u64, reserve_bytes: u64) -> Storage {
     let last_bytes = reserve_bytes / LAST_PARTS;
     let released = |bytes: u64| percent_of(bytes, RELEASE_PERCENT);
     let (full_below, spent_below) = match before {
@@ -172,9 +166,19 @@ mod tests {
         for (before, free, after) in
             [(open, 1000, open), (open, 999, full), (full, 1249, full), (full, 1250, open)]
         {
-            assert_eq!(storage(before, Some(free), 1000), after, "{free}");
+            assert_eq!(storage(before, free, 1000), after, "{free}");
         }
-        assert_eq!(storage(full, None, 1000), open, "a disk of somebody else's");
+    }
+
+    /// A disk that could not be looked at for a moment was taken for one with room.
+    #[test]
+    fn what_cannot_be_looked_at_stays_as_it_was() {
+        let full = Storage::Full { reserve_bytes: 1000 };
+        let nowhere = Disk::of(Path::new("/no/such/path"));
+        for before in [Storage::Open, full] {
+            assert_eq!(seen(Some(&nowhere), before, 1000), before);
+            assert_eq!(seen(None, before, 1000), Storage::Open, "a disk of somebody else's");
+        }
     }
 
     #[test]
@@ -191,7 +195,7 @@ mod tests {
             (spent, 1249, full),
             (spent, 1250, open),
         ] {
-            assert_eq!(storage(before, Some(free), 1000), after, "{before:?} {free}");
+            assert_eq!(storage(before, free, 1000), after, "{before:?} {free}");
         }
     }
 }

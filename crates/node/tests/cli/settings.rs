@@ -75,8 +75,8 @@ pub fn wrong_settings_are_named(site: &Site) {
     }
 }
 
-/// A reserve on the disk of a server needs a directory that can be looked at; a store without a server needs
-/// none, and is not to be taken for one that has been given some.
+/// A reserve on the disk of a server needs a directory that can be looked at by who takes events in; a store without a
+/// server needs none, and is not to be taken for one that has been given some.
 pub fn the_disk_of_a_server_is_named(site: &Site) {
     const KEY: &str = "capacity.database_directory";
     let file = site.path("kukuri.toml");
@@ -90,7 +90,11 @@ pub fn the_disk_of_a_server_is_named(site: &Site) {
         with(&there, &["topic", "add", "x"]).code(2).says(KEY).says("`database`");
         return;
     }
-    with(&none, &["topic", "add", "x"]).code(1).says(KEY).says("none is on");
+    with(&none, &["import", "-"]).code(1).says(KEY).says("none is on");
+    with(&none, &["run"]).code(1).says(KEY).says("none is on");
+    // Who stands where the disk is not in sight still looks after the node.
+    with(&none, &["topic", "add", "y"]).ok();
+    with(&none, &["status"]).ok();
     assert!(with(&there, &["config"]).ok().stdout.contains("\ndatabase_directory = "));
     with(&there, &["topic", "add", "x"]).ok();
 }

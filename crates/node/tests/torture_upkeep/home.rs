@@ -125,6 +125,15 @@ impl Home {
         }
     }
 
+    /// A server that has made room for its log takes no more for it for a while.
+    pub fn settle(&self) {
+        if let Self::Postgres(name, server) = self {
+            for sql in ["SELECT pg_switch_wal()", "CHECKPOINT"] {
+                server.cluster.sql(name, sql).expect("it can be asked");
+            }
+        }
+    }
+
     pub fn room(&self) -> Room {
         match self {
             Self::Model(_) => Room::default(),

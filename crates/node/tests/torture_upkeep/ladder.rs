@@ -1,5 +1,5 @@
-//! The last move of the ladder is the node's, and not of the process that made it; and a consumer that is
-//! behind moves it as well.
+//! The last move of the ladder is the node's, and not of the process that made it; each one is in the log; and a
+//! consumer that is behind moves it as well.
 
 use std::time::Duration;
 
@@ -9,14 +9,16 @@ use kukuri_event::UnixSeconds;
 use kukuri_node::upkeep::UpkeepSettings;
 use kukuri_store::conformance::signing::{Author, Draft};
 use kukuri_store::node_state;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::home::Home;
+use crate::log::Log;
 use crate::rig::{Node, SETTINGS, START, Time, topic};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn last_move(node: &Node) -> (Step, Option<Move>) {
+pub async fn last_move(node: &Node) -> (Step, Option<Move>) {
     let state = node_state(&*node.store).await.expect("the node can be read");
     (state.allowance.step, state.past.last_move)
 }
@@ -79,6 +81,7 @@ async fn the_ladder_comes_down_by_itself(home: Home) {
     let settings = UpkeepSettings { capacity, ..SETTINGS };
     let mut node = Node::start_with(home.open().await, &time, settings, None);
     hold_notes(&node, 100).await;
+    let log = Log::begin();
     let mut steps = Vec::new();
     // Three minutes up, some to let go of a hundredth in each, and three times five down.
     for _ in 0..60 {
@@ -90,7 +93,22 @@ async fn the_ladder_comes_down_by_itself(home: Home) {
     assert_eq!((highest, steps.last().copied()), (Some(Step::EvictOldest), Some(Step::None)));
     // Nine tenths of the soft limit, which is nine tenths of a hundred.
     assert_eq!(node.visible('a').await.len(), 81);
+    assert_eq!(moves_said(&log), moves(&steps));
     node.end().await;
+}
+
+/// From where to where the ladder moved, by where it was found minute by minute.
+fn moves(steps: &[Step]) -> Vec<(String, String)> {
+    let found = [Step::None].iter().chain(steps);
+    let moved = found.zip(steps).filter(|(from, to)| from != to);
+    moved.map(|(from, to)| (from.as_str().to_owned(), to.as_str().to_owned())).collect()
+}
+
+/// The same by the log.
+fn moves_said(log: &Log) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
+    let said = log.said("the ladder moved");
+    said.iter().map(|line| (text(&line["from"]), text(&line["to"]))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,10 +4,13 @@
 mod ahead;
 mod arrivals;
 mod crash;
+mod crowded;
 mod full;
 mod home;
 mod ladder;
+mod log;
 mod reserve;
 mod rig;
+mod takeover;
 mod turns;
 mod year;

@@ -1,20 +1,24 @@
 //! A disk with less room than the node keeps in reserve: nothing is taken in, while reading, deleting and
-//! purging go on; and when there is room again, events are taken in again.
+//! purging go on; and when there is room again, events are taken in again. Before it comes to that the ladder is
+//! climbed.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use kukuri_core::{IngestPolicy, Source};
+use kukuri_core::ladder::{Reason, Step};
+use kukuri_core::{IngestPolicy, Source, Storage};
 use kukuri_event::UnixSeconds;
 use kukuri_node::upkeep::{Disk, UpkeepSettings};
 use kukuri_store::conformance::signing::{Author, Draft};
+use kukuri_store::node_state;
 use kukuri_testkit::mount::{Tmpfs, Unmountable, fill};
 use kukuri_testkit::postgres::{Cluster, Durability, Settings};
 use kukuri_testkit::spec::Event;
 
 use crate::home::Home;
-use crate::rig::{Node, SETTINGS, START, Time, doctor, topic};
+use crate::ladder::last_move;
+use crate::rig::{Node, SETTINGS, START, Time, doctor, seed, topic};
 
 const MIB: u64 = 1 << 20;
 const RESERVE_BYTES: u64 = 96 * MIB;
@@ -25,6 +29,20 @@ const LAST_BYTES: u64 = 20 * MIB;
 /// With room to spare for a server and its log.
 const DISK_BYTES: u64 = 400 * MIB;
 const NOTES: usize = 200;
+
+/// For who climbs before it comes to the reserve, which begins at twice as much.
+const SMALL_RESERVE_BYTES: u64 = 32 * MIB;
+/// Between the two, with room for what is written meanwhile.
+const SCARCE_BYTES: u64 = 60 * MIB;
+/// So many that there would be enough room again, by the margin, if all of them left.
+const MANY_NOTES: usize = 5_000;
+const FEW_NOTES: usize = 10;
+const NOTES_AT_ONCE: usize = 500;
+const MINUTE: Duration = Duration::from_secs(60);
+/// Where the ladder ends if enough room comes back when events leave.
+const TOP: Step = Step::EvictOldest;
+/// Where it ends if that would not be enough: others fill the disk.
+const TOP_BEYOND_HELP: Step = Step::StopLowPriority;
 
 fn note(digit: char, nth: usize) -> String {
     let draft = Draft::new(1, START).tag("t", topic(digit)).tag("nth", nth);
@@ -92,6 +110,64 @@ async fn reserve(home: Home, disk: &Path) {
     node.end().await;
 }
 
+/// Where the ladder is found in so many minutes.
+async fn steps(node: &mut Node, minutes: usize) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for _ in 0..minutes {
+        node.keep().await;
+        node.time.pass(MINUTE);
+        let state = node_state(&*node.store).await.expect("the node can be read");
+        assert_eq!(state.allowance.storage, Storage::Open, "the reserve is not touched");
+        steps.push(state.allowance.step);
+    }
+    steps
+}
+
+/// Notes of which nothing can be made smaller.
+async fn hold_notes(node: &Node, count: usize, test: &str) {
+    node.set_topic('a', IngestPolicy::default()).await;
+    let mut dice = seed(test).dice();
+    let mut note = |nth| {
+        let content: String = (0..64).map(|_| hex::encode(dice.bytes())).collect();
+        let draft = Draft::new(1, START).tag("t", topic('a')).tag("nth", nth).content(content);
+        (Author::numbered(1).sign(&draft), Source::Ws)
+    };
+    let arrivals: Vec<_> = (0..count).map(&mut note).collect();
+    for some in arrivals.chunks(NOTES_AT_ONCE) {
+        assert!(node.publish(some).await.iter().all(String::is_empty), "there is room");
+    }
+}
+
+async fn scarcity(home: Home, disk: &Path, test: &str, notes: usize, top: Step) {
+    let time = Time::start();
+    let settings = UpkeepSettings { disk_reserve_bytes: SMALL_RESERVE_BYTES, ..SETTINGS };
+    let mut node = Node::start_with(home.open().await, &time, settings, Some(Disk::of(disk)));
+    hold_notes(&node, notes, test).await;
+    assert_eq!(steps(&mut node, 3).await, [Step::None; 3]);
+
+    home.settle();
+    let ballast = disk.join("ballast");
+    fill(&ballast, SCARCE_BYTES).expect("the disk can be filled");
+    let climbed = [Step::None, Step::StopBackfill, Step::StopLowPriority, top, top, top];
+    assert_eq!(steps(&mut node, climbed.len()).await, climbed);
+    let cause = match last_move(&node).await.1.map(|moved| moved.reason) {
+        Some(Reason::Pressure(cause)) => cause.name(),
+        reason => panic!("{reason:?}"),
+    };
+    assert_eq!(cause, "disk");
+    let left = notes - node.visible('a').await.len();
+    assert_eq!(left > 0, top == Step::EvictOldest, "{left} notes left");
+
+    fs::remove_file(&ballast).expect("the ballast can be dropped");
+    // Five minutes for each step, of which there are at most three.
+    let descended = steps(&mut node, 3 * 5 + 1).await;
+    assert!(descended.is_sorted_by(|one, next| one >= next), "{descended:?}");
+    let (first, last) = (descended.first().copied(), descended.last().copied());
+    assert_eq!((first, last), (Some(top), Some(Step::None)), "{descended:?}");
+    assert_eq!(doctor(&*node.store).await, [] as [&str; 0]);
+    node.end().await;
+}
+
 fn skipped(disk: Result<Tmpfs, Unmountable>, test: &str) -> Option<Tmpfs> {
     disk.inspect_err(|error| error.skip(test)).ok()
 }
@@ -103,12 +179,49 @@ async fn a_reserve_is_left_on_sqlite() {
     reserve(Home::sqlite_in(disk.path()), disk.path()).await;
 }
 
+/// A server whose tables lie there.
+fn served_from(disk: &Tmpfs) -> Home {
+    let mut settings = Settings::new(Durability::Fast);
+    settings.home = Some(disk.path().to_owned());
+    let cluster = Cluster::start_with(&settings).expect("PostgreSQL starts");
+    Home::served(cluster, None)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reserve_is_left_on_postgres() {
     let disk = Tmpfs::mount(DISK_BYTES);
     let Some(disk) = skipped(disk, "reserve::a_reserve_is_left_on_postgres") else { return };
-    let mut settings = Settings::new(Durability::Fast);
-    settings.home = Some(disk.path().to_owned());
-    let cluster = Cluster::start_with(&settings).expect("PostgreSQL starts");
-    reserve(Home::served(cluster, None), disk.path()).await;
+    reserve(served_from(&disk), disk.path()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scarce_disk_moves_the_ladder_on_sqlite() {
+    let disk = Tmpfs::mount(DISK_BYTES);
+    let test = "reserve::a_scarce_disk_moves_the_ladder_on_sqlite";
+    let Some(disk) = skipped(disk, test) else { return };
+    scarcity(Home::sqlite_in(disk.path()), disk.path(), test, MANY_NOTES, TOP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_leaves_a_disk_that_others_fill_on_sqlite() {
+    let disk = Tmpfs::mount(DISK_BYTES);
+    let test = "reserve::nothing_leaves_a_disk_that_others_fill_on_sqlite";
+    let Some(disk) = skipped(disk, test) else { return };
+    scarcity(Home::sqlite_in(disk.path()), disk.path(), test, FEW_NOTES, TOP_BEYOND_HELP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scarce_disk_moves_the_ladder_on_postgres() {
+    let disk = Tmpfs::mount(DISK_BYTES);
+    let test = "reserve::a_scarce_disk_moves_the_ladder_on_postgres";
+    let Some(disk) = skipped(disk, test) else { return };
+    scarcity(served_from(&disk), disk.path(), test, MANY_NOTES, TOP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_leaves_a_disk_that_others_fill_on_postgres() {
+    let disk = Tmpfs::mount(DISK_BYTES);
+    let test = "reserve::nothing_leaves_a_disk_that_others_fill_on_postgres";
+    let Some(disk) = skipped(disk, test) else { return };
+    scarcity(served_from(&disk), disk.path(), test, FEW_NOTES, TOP_BEYOND_HELP).await;
 }

@@ -2,7 +2,7 @@
 
 use kukuri_core::{Act, Admitted, Duplicate, Outcome, Seq, UnixMillis, UnlinkReason};
 use kukuri_store::conformance::dump;
-use kukuri_store::{Store, Tidied};
+use kukuri_store::{Space, Store, Tidied};
 use kukuri_store_postgres::{Options, PostgresStore};
 use kukuri_testkit::audit::audit;
 use kukuri_testkit::condition::until;
@@ -68,8 +68,7 @@ pub async fn sound(cluster: &Cluster, name: &str, store: &PostgresStore) {
         SELECT count(*) FROM cn_relay.events e WHERE e.keep = 0
             AND e.tableoid = ('cn_relay.events_standard_' || p.first_seq)::REGCLASS)";
     assert_eq!(cluster.sql(name, wrong).unwrap(), "");
-    let forgotten = cluster.forgotten_tags(name).unwrap();
-    assert!(forgotten <= 0, "{forgotten} tags");
+    assert_eq!(cluster.forgotten_tags(name).unwrap(), 0, "tags");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,13 +79,21 @@ async fn a_partition_is_dropped_when_its_last_event_has_left() {
     publish(&store, &old).await.unwrap();
     publish_at(&store, later(70), &[note(2, 1)]).await.unwrap();
     purge(&store, &old[1..]).await;
+    let full = store.space().await.unwrap();
+    assert_eq!(full.vacant_bytes, 0, "one event is left");
     let before = partitions(&cluster, &name, EVENTS);
     assert_eq!(before[..3], ["events_standard_1", "events_standard_9", "events_standard_17"]);
     tidy_all(&store).await;
     assert_eq!(partitions(&cluster, &name, EVENTS), before, "one event is left");
     purge(&store, &old[..1]).await;
     sound(&cluster, &name, &store).await;
-    assert_eq!(tidy_all(&store).await, 3, "given up, detached, dropped");
+    for step in ["given up", "detached", "dropped"] {
+        let Space { vacant_bytes, held_bytes } = store.space().await.unwrap();
+        assert!(vacant_bytes > 0 && held_bytes < full.held_bytes, "before it is {step}");
+        assert_eq!(tidy(&store).await, Tidied::More, "{step}");
+    }
+    assert_eq!(store.space().await.unwrap().vacant_bytes, 0);
+    assert_eq!(tidy_all(&store).await, 0);
     // That of 17 to 24 holds no event either, but there are numbers to come.
     let left = partitions(&cluster, &name, EVENTS);
     assert_eq!(left[..2], ["events_standard_9", "events_standard_17"]);

@@ -13,8 +13,8 @@ use kukuri_event::{EventId, UnixSeconds};
 use tokio::sync::watch;
 
 use crate::{
-    Dated, Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Store,
-    StoreError, Tidied,
+    Dated, Entry, Extent, FeedError, Forgettable, Hits, Place, Query, QueryError, Scope, Space,
+    Store, StoreError, Tidied,
 };
 
 /// A store that differs from the one behind it in the methods it names.
@@ -90,6 +90,10 @@ pub trait Double: Send + Sync + 'static {
 
     async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
         self.behind().extents().await
+    }
+
+    async fn space(&self) -> Result<Space, StoreError> {
+        self.behind().space().await
     }
 
     async fn expired(
@@ -178,6 +182,10 @@ impl<D: Double> Store for D {
 
     async fn extents(&self) -> Result<Vec<Extent>, StoreError> {
         Double::extents(self).await
+    }
+
+    async fn space(&self) -> Result<Space, StoreError> {
+        Double::space(self).await
     }
 
     async fn expired(
