@@ -7,6 +7,8 @@
 mod bridge;
 #[path = "gossip/hostile.rs"]
 mod hostile;
+#[path = "gossip/purged.rs"]
+mod purged;
 #[path = "gossip/rig.rs"]
 mod rig;
 #[path = "gossip/spread.rs"]

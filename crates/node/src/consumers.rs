@@ -172,3 +172,88 @@ async fn measure(opened: Opened, clock: Clock, lag: watch::Sender<u64>, stop: Ca
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use kukuri_core::{Act, Command, TopicId, UnixMillis};
+    use kukuri_event::UnixSeconds;
+    use kukuri_feed::{Report, Sync, Wish};
+    use kukuri_store::Model;
+    use kukuri_store::conformance::signing::{Author, Draft};
+    use kukuri_testkit::condition::wait_for_async;
+    use kukuri_testkit::scratch::Scratch;
+
+    use super::*;
+
+    const POSTED_AT: UnixSeconds = UnixSeconds(1_700_000_000);
+    const LAG_MS: i64 = 70_900;
+    /// Many times what it takes: it is looked again and again.
+    const WAIT_MAX: Duration = Duration::from_secs(20);
+
+    async fn apply(store: &dyn Store, act: Act) {
+        let command = Command { at: POSTED_AT.into(), act };
+        assert!(store.apply([command].into()).await.unwrap().outcomes[0].is_ok());
+    }
+
+    async fn report(consumers: &Consumers) -> Option<Report> {
+        let runner = consumers.opened.lock().unwrap().first().map(Arc::clone);
+        runner?.report(POSTED_AT.into()).await.ok()
+    }
+
+    /// Posts until a consumer that is held up is behind: at first it may be reading what comes.
+    async fn fall_behind(store: &dyn Store, consumers: &Consumers) {
+        let mut nth = 0;
+        let is_behind = wait_for_async("the consumer is behind", WAIT_MAX, async || {
+            nth += 1;
+            let draft = Draft::new(1, POSTED_AT).tag("t", TopicId::global()).tag("nth", nth);
+            let note = Author::numbered(1).admit(&draft, POSTED_AT);
+            apply(store, Act::Publish(note)).await;
+            let report = report(consumers).await?;
+            (report.active()?.lag_rows > 0).then_some(())
+        });
+        is_behind.await.unwrap();
+    }
+
+    /// Waits until the ladder is told so. A look that is under way may still tell what was before.
+    async fn is_told(lag_seconds: &mut watch::Receiver<u64>, seconds: u64) {
+        tokio::time::pause();
+        tokio::time::advance(MEASURE_INTERVAL).await;
+        tokio::time::resume();
+        let told = lag_seconds.wait_for(|told| *told == seconds);
+        let told = tokio::time::timeout(WAIT_MAX, told).await.map(|told| *told.unwrap());
+        assert_eq!(told, Ok(seconds), "it is told something else");
+    }
+
+    #[tokio::test]
+    async fn the_ladder_is_told_who_is_behind_at_work() {
+        let scratch = Scratch::new().unwrap();
+        let (store, is_held_up) = (Arc::new(Model::default()), Arc::new(AtomicBool::new(false)));
+        apply(&*store, Act::carry(TopicId::global(), "")).await;
+        let obstacle = Arc::clone(&is_held_up);
+        let obstacle = move || obstacle.load(Ordering::SeqCst).then(|| "a full disk".to_owned());
+        let place =
+            Place::Directory { directory: scratch.path().to_owned(), sync: Sync::OffForTests };
+        let config =
+            RunnerConfig { obstacle: Some(Arc::new(obstacle)), ..RunnerConfig::standard() };
+        let ground = Ground { store: Arc::<Model>::clone(&store), place, config };
+        let now = UnixMillis(UnixMillis::from(POSTED_AT).0 + LAG_MS);
+        let consumers =
+            Consumers::start(registered(&Kinds::default()), &ground, Arc::new(move || now));
+        let mut lag_seconds = consumers.lag_seconds();
+        let works = wait_for_async("the consumer is at work", WAIT_MAX, async || {
+            report(&consumers).await?.active()?.state.held.then_some(())
+        });
+        works.await.unwrap();
+
+        is_held_up.store(true, Ordering::SeqCst);
+        fall_behind(&*store, &consumers).await;
+        is_told(&mut lag_seconds, 70).await;
+
+        let runner = Arc::clone(&consumers.opened.lock().unwrap()[0]);
+        runner.wish(Wish::Paused).await.unwrap();
+        is_told(&mut lag_seconds, 0).await;
+        consumers.stop().await;
+    }
+}

@@ -33,6 +33,8 @@ mod node;
 mod outage;
 #[path = "cli/own_client.rs"]
 mod own_client;
+#[path = "cli/returning.rs"]
+mod returning;
 #[path = "cli/running.rs"]
 mod running;
 #[path = "cli/search.rs"]
@@ -160,14 +162,18 @@ stories! {
         the_log_does_not_tell_what_was_said_by_whom_or_from_where;
     upkeep:
         a_policy_is_shown_and_changed
+        wrong_policies_change_nothing
+        a_purge_of_no_topic_changes_nothing
         a_purge_takes_what_the_policy_no_longer_keeps
         a_dry_run_tells_what_the_purge_does
         a_purge_by_time_takes_everything_before_it
         a_purge_doubts_a_clock_that_is_far_ahead
         status_tells_what_the_node_holds
-        the_step_of_the_ladder_is_told
+        each_step_of_the_ladder_is_told
         every_door_looks_at_the_disk
         a_running_node_keeps_house;
+    returning:
+        what_has_left_does_not_come_back;
     logs:
         logs_hold_nothing_of_clients;
     node:

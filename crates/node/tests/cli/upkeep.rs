@@ -38,18 +38,59 @@ pub fn a_policy_is_shown_and_changed(site: &Site) {
     assert_eq!(policy(site, &[]), expected);
     assert_eq!(site.topics()[0]["ingest_policy"], expected);
     bounds_are_shown_and_lifted(site, &expected);
-    let number = "give a whole number, or `default`";
-    for (wrong, told) in [
-        (["--retention-days", "-1"], number),
-        (["--on-full", "explode"], "possible values: evict, refuse"),
-        (["--max-bytes", "1GB"], number),
-        // One more than there can be.
-        (["--max-lag-seconds", "4294967296"], number),
-    ] {
-        let ended = site.run(&[&["topic", "policy", GLOBAL][..], &wrong].concat());
-        ended.code(2).says(wrong[0]).says(told);
-    }
     site.run(&["topic", "policy", "no such topic", "--max-events", "1"]).code(1).says("topic list");
+}
+
+/// What is wrong is named, with what would be right, and nothing changes: not even by what stands beside it.
+pub fn wrong_policies_change_nothing(site: &Site) {
+    let set = ["--retention-days", "7", "--max-events", "100", "--priority", "low"];
+    let before = policy(site, &set);
+    let number = "give a whole number, or `default`";
+    let wrong = [
+        ("--retention-days", "-1", number),
+        ("--retention-days", "4294967296", number),
+        ("--max-events", "many", number),
+        ("--max-events", "-5", number),
+        // One more than there can be.
+        ("--max-events", "18446744073709551616", number),
+        ("--max-bytes", "1GB", number),
+        ("--max-bytes", "1.5", number),
+        ("--max-bytes", "-1", number),
+        ("--max-lag-seconds", "4294967296", number),
+        ("--max-lag-seconds", "1h", number),
+        ("--priority", "urgent", "possible values: low, normal"),
+        ("--backfill", "maybe", "possible values: on, off"),
+        ("--on-full", "explode", "possible values: evict, refuse"),
+    ];
+    for (option, value, right) in wrong {
+        let beside = if option == "--max-bytes" { "--max-lag-seconds" } else { "--max-bytes" };
+        let args = ["topic", "policy", GLOBAL, beside, "5", option, value];
+        let ended = site.run(&args).code(2).says(option);
+        ended.says(&format!("'{value}'")).says(right);
+    }
+    assert_eq!(policy(site, &[]), before);
+    site.run(&["topic", "policy", "nowhere", "--max-events", "1"]).code(1).says("topic list");
+    assert_eq!(site.topics().len(), 1, "looking for it makes none");
+}
+
+/// A topic that is not there is no reason to purge everything, or nothing, without a word.
+pub fn a_purge_of_no_topic_changes_nothing(site: &Site) {
+    site.import(&notes(3)).ok();
+    policy(site, &["--retention-days", "1"]);
+    let before = site.run(&["feed"]).ok().stdout;
+    let id = site.run(&["topic", "id", "nowhere"]).ok().stdout;
+    for topic in ["nowhere", id.trim_end()] {
+        for args in [&[][..], &["--dry-run"], &["--before", "1d"]] {
+            let ended = later(site, 5, &[&["purge", "--topic", topic], args].concat()).code(1);
+            ended.says(topic).says("kukuri-node topic list");
+        }
+    }
+    later(site, 5, &["purge", "--topic", "kukuri:x"]).code(1).says("is not a topic id");
+    assert_eq!(site.exported(&[]).len(), 3);
+    assert_eq!(site.run(&["feed"]).ok().stdout, before);
+    assert_eq!(site.topics().len(), 1);
+    // It would have purged what there is.
+    later(site, 5, &["purge", "--topic", GLOBAL]).ok().says("purged 3 events");
 }
 
 /// What else can be bounded is told wherever a policy is, until the node's own bounds hold again.
@@ -211,19 +252,25 @@ const PARTITIONS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent IN
 
 /// The metric of a running node and the status beside it name the same step. It takes a minute of pressure to come
 /// to one: here the node comes back to where it stood when it ended.
-pub fn the_step_of_the_ladder_is_told(site: &Site) {
+pub fn each_step_of_the_ladder_is_told(site: &Site) {
     site.import(&notes(1)).ok();
-    stand_on(site, Step::StopLowPriority);
-    let running = Running::start(site, &[]);
-    assert_eq!(running.metric("kukuri_ladder_step"), Some(2.0));
-    let status = site.run(&["status", "--json"]).ok().json().remove(0);
-    assert_eq!(status["ladder_step"], "stop_low_priority");
-    assert_eq!(status["allowance"]["step"], "stop_low_priority");
-    let told = site.run(&["status"]).ok().stdout;
-    for words in ["ladder   stop_low_priority", "stopped by the ladder"] {
-        assert!(told.contains(words), "{words} in {told}");
+    let names = ["none", "stop_backfill", "stop_low_priority", "evict_oldest"];
+    assert_eq!(Step::ALL.len(), names.len());
+    for (nth, (step, name)) in (0_u32..).zip(Step::ALL.iter().zip(names)) {
+        stand_on(site, *step);
+        let running = Running::start(site, &[]);
+        assert_eq!(running.metric("kukuri_ladder_step"), Some(f64::from(nth)), "{name}");
+        let status = site.run(&["status", "--json"]).ok().json().remove(0);
+        assert_eq!(status["ladder_step"], name);
+        assert_eq!(status["allowance"]["step"], name);
+        let told = site.run(&["status"]).ok().stdout;
+        let words = format!("ladder   {name}");
+        assert!(told.lines().any(|line| line.starts_with(&words)), "{words} in {told}");
+        let is_stopped = told.contains("stopped by the ladder");
+        assert_eq!(is_stopped, *step >= Step::StopBackfill, "backfill in {told}");
+        running.end();
     }
-    running.end();
+    assert_eq!(site.exported(&[]).len(), 1, "no step takes what there is room for");
 }
 
 /// As if a node had ended on a step.

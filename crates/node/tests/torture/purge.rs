@@ -1,5 +1,6 @@
 //! `kill -9` of a node while upkeep lets go of what has aged: what is stored holds together, and the next
-//! node goes on until nothing but what is kept is left.
+//! node goes on until nothing but what is kept is left. On PostgreSQL this goes for the partitions as well, one of
+//! which is half gone when a node is killed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,9 +11,10 @@ use kukuri_store::conformance::dump;
 use kukuri_store::conformance::signing::admit;
 use kukuri_store::{Entry, Store};
 use kukuri_testkit::audit::{audit, effective};
-use kukuri_testkit::condition::wait_for;
+use kukuri_testkit::condition::{wait_for, wait_for_async};
 use kukuri_testkit::generate::Dice;
 use kukuri_testkit::postgres::Durability;
+use sqlx::{Connection, Executor, PgConnection};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
@@ -26,6 +28,12 @@ const LINES_PER_BATCH: usize = 500;
 const KILLS: usize = 5;
 /// The most rows of the feed that a kill waits for; all kills together leave something to do.
 const ROWS_MAX: usize = 1_200;
+
+/// So few numbers that many partitions hold nothing any more in the end.
+const ROWS_PER_PARTITION: u32 = 512;
+const PARTITIONS_MIN: usize = 10;
+/// The most kills while partitions go, after the one that leaves one half gone.
+const PARTITION_KILLS_MAX: usize = 3;
 
 const DAY: i64 = 24 * 60 * 60;
 /// By then regular events and history have aged, and deletions have not.
@@ -41,7 +49,7 @@ struct Purge {
 
 impl Purge {
     async fn prepare(place: &Place, load: &Load) -> Purge {
-        let store = place.open().await.expect("a new store opens");
+        let store = place.open_parted(ROWS_PER_PARTITION).await.expect("a new store opens");
         load.carry(&*store).await.expect("a new store takes topics");
         for lines in load.lines.chunks(LINES_PER_BATCH) {
             let command = |line: &crate::load::Line| Command {
@@ -76,6 +84,36 @@ impl Purge {
         block_in_place(|| Handle::current().block_on(self.kept())).is_none()
     }
 
+    /// Kills a node while it lets go of a partition: somebody who reads keeps it from going on.
+    async fn kill_amid_a_partition(&mut self, test: &str, server: &mut Server) {
+        let reading = server.read().await;
+        let mut node = self.start();
+        let begun = async |server: &mut Server| server.count(HALF_GONE).await > 0;
+        server.wait_until("a partition that is half gone", begun).await;
+        node.process.kill9().expect("the child can be collected");
+        assert!(server.count(HALF_GONE).await > 0, "it stays so");
+        self.check(test).await;
+        drop(reading);
+    }
+
+    /// Kills nodes that have given up one partition more, and says how many of them had more to give up.
+    async fn kill_amid_partitions(&mut self, test: &str, server: &mut Server) -> usize {
+        let mut working = 0;
+        for _ in 0..PARTITION_KILLS_MAX {
+            let gone = server.gone().await;
+            let mut node = self.start();
+            let one_more = async |server: &mut Server| server.gone().await > gone;
+            server.wait_until("a partition that goes", one_more).await;
+            node.process.kill9().expect("the child can be collected");
+            self.check(test).await;
+            if server.count(IDLE).await == 0 {
+                break;
+            }
+            working += 1;
+        }
+        working
+    }
+
     /// What is stored, if nothing of it has aged.
     async fn kept(&self) -> Option<BTreeSet<EventId>> {
         let mut kept = BTreeSet::new();
@@ -105,6 +143,68 @@ impl Purge {
     }
 }
 
+/// The numbers of all partitions of events, those that are about to go included.
+const PARTITIONS: &str = "SELECT substr(relname, length('events_standard_') + 1)::BIGINT
+    FROM pg_class WHERE relnamespace = 'cn_relay'::REGNAMESPACE
+        AND relname ~ '^events_standard_[0-9]+$' AND relkind = 'r'";
+
+/// Those that readers who come now do not see, and others still do.
+const HALF_GONE: &str = "SELECT count(*) FROM pg_inherits
+    WHERE inhparent = 'cn_relay.events_standard'::REGCLASS AND inhdetachpending";
+
+/// Those that hold nothing and get nothing any more, whatever has become of them so far.
+const IDLE: &str = "SELECT count(*) FROM pg_class c
+        LEFT JOIN cn_relay.event_partitions p ON c.relname = 'events_standard_' || p.first_seq
+    WHERE relnamespace = 'cn_relay'::REGNAMESPACE AND relname ~ '^events_standard_[0-9]+$'
+        AND relkind = 'r' AND (p.first_seq IS NULL OR p.events = 0 AND p.end_seq <= (
+            SELECT seq + 1 FROM cn_relay.events_outbox ORDER BY seq DESC LIMIT 1))";
+
+/// The server of a store that is parted.
+struct Server {
+    url: String,
+    connection: PgConnection,
+    /// Its partitions before anything is purged. Later ones are not counted.
+    first: BTreeSet<i64>,
+}
+
+impl Server {
+    async fn of(place: &Place) -> Option<Server> {
+        let Place::Postgres(url) = place else { return None };
+        let connection = PgConnection::connect(url).await.expect("the server is there");
+        let mut server = Server { url: url.clone(), connection, first: BTreeSet::new() };
+        server.first = server.partitions().await;
+        Some(server)
+    }
+
+    async fn partitions(&mut self) -> BTreeSet<i64> {
+        let all = sqlx::query_scalar(PARTITIONS).fetch_all(&mut self.connection).await;
+        all.expect("the server answers").into_iter().collect()
+    }
+
+    /// How many have gone.
+    async fn gone(&mut self) -> usize {
+        let partitions = self.partitions().await;
+        self.first.difference(&partitions).count()
+    }
+
+    async fn count(&mut self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&mut self.connection).await.expect("the server answers")
+    }
+
+    async fn wait_until(&mut self, what: &str, is: impl AsyncFn(&mut Server) -> bool) {
+        let probe = async || is(self).await.then_some(());
+        wait_for_async(what, SILENCE_MAX, probe).await.expect("upkeep lets go of partitions");
+    }
+
+    /// Somebody who reads for as long as this is held.
+    async fn read(&self) -> PgConnection {
+        let mut reading = PgConnection::connect(&self.url).await.expect("the server is there");
+        let lock = "BEGIN; LOCK TABLE cn_relay.events IN ACCESS SHARE MODE";
+        reading.execute(lock).await.expect("nobody is in the way");
+        reading
+    }
+}
+
 fn records(entries: &[Entry]) -> impl Iterator<Item = &Record> {
     entries.iter().filter_map(|entry| match entry {
         Entry::Record(record) => Some(record),
@@ -126,6 +226,7 @@ async fn kill(test: &str, home: Home) {
     let seed = rig::seed(test);
     let mut dice: Dice = seed.part(1).dice();
     let mut purge = Purge::prepare(&home.place, &Load::new(seed, LINES)).await;
+    let mut server = Server::of(&home.place).await;
     let before = dump(&*purge.store).await;
     let expected: BTreeSet<EventId> = records(&before)
         .filter(|record| purge.is_kept(record))
@@ -139,11 +240,24 @@ async fn kill(test: &str, home: Home) {
     }
     println!("{test}, seed {seed}: {working} of {KILLS} kills hit a purge at work");
     assert!(working > 0, "no kill hit a purge at work");
+    if let Some(server) = &mut server {
+        purge.kill_amid_a_partition(test, server).await;
+        let working = purge.kill_amid_partitions(test, server).await;
+        println!("{working} kills left partitions that were to go");
+        assert!(working > 0, "all partitions went at once");
+    }
     let node = purge.start();
     wait_for("the end of the purge", SILENCE_MAX, || {
         block_in_place(|| Handle::current().block_on(purge.kept()))
     })
     .expect("the next node finishes");
+    if let Some(server) = &mut server {
+        let over = async |server: &mut Server| server.count(IDLE).await == 0;
+        server.wait_until("the end of the partitions", over).await;
+        let gone = server.gone().await;
+        println!("{gone} of {} partitions have gone", server.first.len());
+        assert!(gone >= PARTITIONS_MIN, "too few partitions have gone");
+    }
     node.end();
     assert_eq!(purge.kept().await, Some(expected));
     let after = dump(&*purge.store).await;

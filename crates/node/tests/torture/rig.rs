@@ -100,6 +100,11 @@ impl Place {
     }
 
     pub async fn open(&self) -> Result<Arc<dyn Store>> {
+        self.open_parted(kukuri_store_postgres::Options::STANDARD.partition_rows_min).await
+    }
+
+    /// As [`Place::open`]; if this makes the store, and it has partitions, they hold so many numbers.
+    pub async fn open_parted(&self, rows_min: u32) -> Result<Arc<dyn Store>> {
         Ok(match self {
             Self::Sqlite(directory) => {
                 Arc::new(SqliteStore::open(directory, kukuri_store_sqlite::Options::standard(1))?)
@@ -107,6 +112,7 @@ impl Place {
             Self::Postgres(url) => {
                 let options = kukuri_store_postgres::Options {
                     fsync: Fsync::AnyForTests,
+                    partition_rows_min: rows_min,
                     ..kukuri_store_postgres::Options::STANDARD
                 };
                 Arc::new(PostgresStore::open(url, options).await?)

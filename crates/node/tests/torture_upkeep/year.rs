@@ -81,6 +81,8 @@ struct Year {
     node: Node,
     oracle: Oracle,
     traffic: Traffic,
+    /// At which times the feed had got how far.
+    heads: Vec<(i64, Seq)>,
     floor: Seq,
     report: Report,
 }
@@ -94,7 +96,8 @@ impl Year {
             node.set_topic(*digit, rules.told()).await;
         }
         let traffic = Traffic::new(seed.dice(), topics.into_keys().collect());
-        Self { home, node, oracle, traffic, floor: Seq::ZERO, report: Report::default() }
+        let (heads, floor, report) = (Vec::new(), Seq::ZERO, Report::default());
+        Self { home, node, oracle, traffic, heads, floor, report }
     }
 
     fn now(&self) -> i64 {
@@ -147,6 +150,7 @@ impl Year {
             arrivals.extend(self.traffic.burst(now.seconds(), BURST_TOPIC, BURST_EVENTS));
         }
         let said = self.node.publish(&arrivals).await;
+        self.note_head().await?;
         for ((text, source), said) in arrivals.iter().zip(said) {
             let expected = self.oracle.publish(text, *source, now.0);
             self.report.arrived += 1;
@@ -182,6 +186,7 @@ impl Year {
 
     async fn keep(&mut self) -> Result<(), String> {
         self.node.keep().await;
+        self.note_head().await?;
         self.oracle.keep(self.node.time.now().0);
         self.report.steps.insert(self.oracle.step);
         let digits: Vec<char> = self.oracle.topics.keys().copied().collect();
@@ -224,16 +229,25 @@ impl Year {
         Ok(())
     }
 
-    /// The feed begins with the first row that is young enough, and says so to who is further behind.
+    /// The rows that came since the last time are of now: whatever writes any is followed by this.
+    async fn note_head(&mut self) -> Result<(), String> {
+        let bounds = self.node.store.bounds().await.map_err(|error| error.to_string())?;
+        self.heads.push((self.now(), bounds.head));
+        Ok(())
+    }
+
+    /// The feed begins after the last row that is old enough, and says so to who is further behind.
     async fn compare_feed(&mut self) -> Result<(), String> {
         let bounds = self.node.store.bounds().await.map_err(|error| error.to_string())?;
         let feed = async |seq| self.node.store.feed(Cursor { epoch: bounds.epoch, seq }, 1).await;
-        if bounds.floor < self.floor {
-            return Err(format!("the floor fell from {} to {}", self.floor, bounds.floor));
+        let old = self.now() - self.oracle.node.feed_days * (DAY.as_millis() as i64);
+        let last_old = self.heads.iter().rfind(|(at, _)| *at <= old);
+        let expected = last_old.map_or(Seq::ZERO, |(_, seq)| *seq);
+        if bounds.floor != expected {
+            return Err(format!("the feed begins after {}, not after {expected}", bounds.floor));
         }
-        let young = self.now() - self.oracle.node.feed_days * (DAY.as_millis() as i64);
         let first = feed(bounds.floor).await.map_err(|error| error.to_string())?.pop();
-        if first.as_ref().is_some_and(|row| row.ingested_at.0 <= young) {
+        if first.as_ref().is_some_and(|row| row.ingested_at.0 <= old) {
             return Err(format!("the feed begins with {first:?}"));
         }
         if bounds.floor > Seq::ZERO {

@@ -1,10 +1,10 @@
 //! The year finds what is wrong: a policy that is another one, and stores that do not name all that has to
-//! leave.
+//! leave, or let go of more.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kukuri_core::{Cutoffs, TopicId, UnixMillis};
+use kukuri_core::{Act, Command, Cutoffs, Decision, TopicId, UnixMillis};
 use kukuri_event::{EventId, UnixSeconds};
 use kukuri_store::conformance::double::Double;
 use kukuri_store::{Dated, Forgettable, Scope, Store, StoreError};
@@ -26,6 +26,8 @@ enum Wrong {
     /// Names nothing that has expired: it is hidden from readers all the same.
     Expired,
     Forgettable,
+    /// Cuts one row of the feed too many.
+    Trim,
 }
 
 struct Faulty {
@@ -37,6 +39,14 @@ struct Faulty {
 impl Double for Faulty {
     fn behind(&self) -> &dyn Store {
         &*self.store
+    }
+
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        let batch = match self.wrong {
+            Wrong::Trim => batch.iter().cloned().map(too_far).collect(),
+            _ => batch,
+        };
+        self.store.apply(batch).await
     }
 
     async fn aged(
@@ -78,6 +88,19 @@ impl Double for Faulty {
     }
 }
 
+fn too_far(command: Command) -> Command {
+    let Command { at, act } = command;
+    let act = match act {
+        Act::Trim(seq) => Act::Trim(seq.next()),
+        Act::Fenced { task, fence, act } => {
+            let Command { act, .. } = too_far(Command { at, act: *act });
+            Act::Fenced { task, fence, act: Box::new(act) }
+        }
+        act => act,
+    };
+    Command { at, act }
+}
+
 async fn ends(wrong: Wrong, oracle: Oracle) -> Result<(), String> {
     let home = Home::model();
     let store = Arc::new(Faulty { store: home.open().await, wrong });
@@ -89,7 +112,8 @@ async fn ends(wrong: Wrong, oracle: Oracle) -> Result<(), String> {
 async fn faults_of_stores_are_found() {
     let right = || Oracle::new(policy::topics(), NODE);
     assert_eq!(ends(Wrong::Nothing, right()).await, Ok(()));
-    for wrong in [Wrong::Aged, Wrong::Oldest, Wrong::Expired, Wrong::Forgettable] {
+    let all = [Wrong::Aged, Wrong::Oldest, Wrong::Expired, Wrong::Forgettable, Wrong::Trim];
+    for wrong in all {
         let found = ends(wrong, right()).await;
         println!("{wrong:?}: {found:?}");
         assert!(found.is_err(), "{wrong:?} was not found");
@@ -105,7 +129,10 @@ async fn another_policy_is_found() {
     other.get_mut(&'b').expect("it is carried").retention_days = Some(4);
     let history = NodeRules { history_days: 8, ..NODE };
     let memory = NodeRules { memory_days: 181, ..NODE };
-    for (topics, node) in [(other, NODE), (policy::topics(), history), (policy::topics(), memory)] {
+    // The node cuts a day more of its feed than that.
+    let feed = NodeRules { feed_days: 31, ..NODE };
+    let nodes = [history, memory, feed].map(|node| (policy::topics(), node));
+    for (topics, node) in nodes.into_iter().chain([(other, NODE)]) {
         // Not every year has an event that comes again on the one day that differs.
         let mut found = Ok(());
         for _ in 0..YEARS_MAX {
