@@ -152,13 +152,19 @@ impl Ladder {
         let step = self.standing.step;
         let (to, reason) = match pressure {
             Pressure::High(causes) => {
-                let since = if let Held::High(since) = self.held { since } else { at };
+                let up = step.up().filter(|up| *up <= self.top);
+                // What a step is of no help for does not keep others from it, and does not count for their time.
+                let helped = up.and_then(|up| {
+                    let cause = causes.iter().find(|cause| cause.moves_to(up))?;
+                    Some((up, Reason::Pressure(cause.clone())))
+                });
+                let since = match self.held {
+                    Held::High(since) if helped.is_some() => since,
+                    _ => at,
+                };
                 self.held = Held::High(since);
                 let due = since.until(at) >= self.dwell.climb;
-                let up = step.up().filter(|up| due && *up <= self.top)?;
-                // What a step is of no help for does not keep others from it.
-                let cause = causes.iter().find(|cause| cause.moves_to(up))?;
-                (up, Reason::Pressure(cause.clone()))
+                helped.filter(|_| due)?
             }
             Pressure::Low => {
                 let since = if let Held::Low(since) = self.held { since } else { at };

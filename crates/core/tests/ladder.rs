@@ -425,6 +425,24 @@ fn a_consumer_that_is_behind_makes_no_event_leave() {
     assert_eq!(ladder.step(), Step::StopLowPriority);
 }
 
+/// What the last step is of no help for was taken for the minute that another cause has to last.
+#[test]
+fn a_cause_that_comes_late_has_a_dwell_of_its_own() {
+    let seconds = |seconds: i64| UnixMillis(seconds * 1000);
+    let behind = Load { lag_seconds: 101, ..CALM };
+    let both = Load { usage: Usage { events: 101, bytes: 0 }, ..behind };
+    let mut ladder = Ladder::resume(standing_at(Step::StopLowPriority), DWELL, Step::EvictOldest);
+    let mut look = |at, load| ladder.observe(seconds(at), &pressure(&limits(), load));
+    for at in (0..600).step_by(10) {
+        assert_eq!(look(at, &behind), None);
+    }
+    for at in (600..650).step_by(10) {
+        assert_eq!(look(at, &both), None, "after {at} seconds");
+    }
+    let moved = look(650, &both).expect("it has lasted since the last look without it");
+    assert_eq!((moved.to, moved.reason.name()), (Step::EvictOldest, "events"));
+}
+
 /// What is stored may be added to and never changed.
 #[test]
 fn what_is_stored_never_changes() {

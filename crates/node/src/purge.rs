@@ -162,7 +162,10 @@ async fn sweep(
     let (store, over) = (&*opened.store, Notify::new());
     if !bar.is_hidden() {
         bar.set_message("looking for what leaves");
-        progress::turns_out(bar, outlook::links(store, &plan.topics, &plan.looks).await?);
+        match outlook::links(store, &plan.topics, &plan.looks).await {
+            Ok(links) => progress::turns_out(bar, links),
+            Err(error) => tracing::debug!(%error, "nobody knows how much there is to purge"),
+        }
     }
     let leaving = async {
         let left = let_go(store, lane, plan, bar, total).await;

@@ -42,12 +42,16 @@ fn free_pages(conn: &Connection) -> Result<i64, StoreError> {
     conn.pragma_query_value(None, "freelist_count", |row| row.get(0)).or_store()
 }
 
-/// What is still to be given back of the pages that hold nothing.
+/// What is still to be given back: of the pages that hold nothing, and of those that have been given back and that the
+/// file keeps for as long as somebody reads what was there before.
 pub(crate) fn vacant_bytes(conn: &Connection) -> Result<u64, StoreError> {
-    let page_bytes: i64 =
-        conn.pragma_query_value(None, "page_size", |row| row.get(0)).or_store()?;
-    let pages = (free_pages(conn)? - FREE_PAGES_KEPT).max(0);
-    Ok((pages * page_bytes).cast_unsigned())
+    let number =
+        |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).or_store();
+    let (page_bytes, pages) = (number("page_size")?, number("page_count")?);
+    let vacant = (free_pages(conn)? - FREE_PAGES_KEPT).max(0) * page_bytes;
+    let file = conn.path().and_then(|path| std::fs::metadata(path).ok());
+    let beyond = file.map_or(0, |file| file.len().saturating_sub((pages * page_bytes) as u64));
+    Ok(vacant.cast_unsigned() + beyond)
 }
 
 /// Deletes rows that lie below the floor. Says whether there were any.

@@ -89,6 +89,31 @@ async fn a_purge_gives_its_space_back() {
     assert_eq!(decision.outcomes, [Outcome::Accepted]);
 }
 
+/// Who reads what was there before keeps the file as large as it was: what has been given back is on its way, and no
+/// more has to leave for it.
+#[tokio::test]
+async fn what_a_reader_holds_back_is_on_its_way() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let events: Vec<Admitted> = (0..2_500).map(event).collect();
+    apply(&store, vec![Act::carry(TopicId::global(), "")]).await;
+    for chunk in events.chunks(500) {
+        apply(&store, chunk.iter().cloned().map(Act::Publish).collect()).await;
+    }
+    tidy_all(&store).await;
+    let full = file_bytes(&directory);
+    let reader = Connection::open(directory.path().join(FILE)).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM events").unwrap();
+    let (topic, reason) = (TopicId::global(), UnlinkReason::Before(UnixMillis(i64::MAX)));
+    let gone = events.iter().map(|event| event.event().id()).collect();
+    apply(&store, vec![Act::Unlink { topic, events: gone, reason }]).await;
+    while store.tidy().await.unwrap() == Tidied::More {}
+    let left = std::fs::metadata(directory.path().join(FILE)).unwrap().len();
+    assert!(left >= full, "it is as large as before");
+    let vacant_bytes = store.space().await.unwrap().vacant_bytes;
+    assert!(vacant_bytes > full / 2, "{vacant_bytes} of {full}");
+}
+
 /// A file that somebody has made with other settings gives no page back, and it said so for ever.
 #[tokio::test]
 async fn tidying_ends_in_a_file_that_gives_no_pages_back() {

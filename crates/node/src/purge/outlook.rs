@@ -1,11 +1,14 @@
 //! How much a purge has before it, for who watches its bar.
 
-use kukuri_core::{Capacity, Look, NodeTopic, Usage};
+use std::collections::HashMap;
+
+use kukuri_core::{Capacity, Look, NodeTopic, TopicId, Usage};
 use kukuri_store::{Store, StoreError};
 use tokio::task::yield_now;
 
-/// How many events of one topic are counted: more would be held in memory at once.
-const COUNTED_EVENTS_MAX: usize = 1_000_000;
+/// How many events of one topic are counted: more would keep who purges waiting. Of a topic that has as many, all
+/// events are taken for as old.
+const COUNTED_EVENTS_MAX: usize = 100_000;
 
 /// Links to topics that are about to go: counted where they have aged, reckoned where they make room.
 pub async fn links(
@@ -13,29 +16,39 @@ pub async fn links(
     topics: &[(NodeTopic, Usage)],
     looks: &[Look],
 ) -> Result<u64, StoreError> {
+    let mut left: HashMap<&TopicId, (Capacity, Usage)> = topics
+        .iter()
+        .map(|(row, usage)| (&row.topic_id, (row.ingest_policy.capacity(), *usage)))
+        .collect();
     let mut links = 0;
     for look in looks {
-        links += match look {
-            Look::Aged { topic, cutoffs } => {
-                store.aged(topic.clone(), *cutoffs, COUNTED_EVENTS_MAX).await?.len() as u64
+        let (Look::Aged { topic, .. } | Look::OldestOfTopic(topic)) = look else { continue };
+        let Some((capacity, usage)) = left.get_mut(topic) else { continue };
+        let leaving = match look {
+            Look::Aged { cutoffs, .. } => {
+                let counted = store.aged(topic.clone(), *cutoffs, COUNTED_EVENTS_MAX).await?.len();
+                if counted < COUNTED_EVENTS_MAX { counted as u64 } else { usage.events }
             }
-            Look::OldestOfTopic(topic) => {
-                let of_topic = topics.iter().find(|(row, _)| row.topic_id == *topic);
-                of_topic.map_or(0, |(row, usage)| too_many(row.ingest_policy.capacity(), *usage))
-            }
-            _ => 0,
+            _ => too_many(*capacity, *usage),
         };
+        let bytes_each = bytes_each(*usage);
+        usage.events = usage.events.saturating_sub(leaving);
+        usage.bytes = usage.bytes.saturating_sub(leaving.saturating_mul(bytes_each));
+        links += leaving;
         // A store that reads on the thread that asks never waits: here is the turn of who interrupts.
         yield_now().await;
     }
     Ok(links)
 }
 
+fn bytes_each(usage: Usage) -> u64 {
+    usage.bytes.checked_div(usage.events).unwrap_or_default()
+}
+
 /// By how many events of their usual size they are more than there may be.
 fn too_many(capacity: Capacity, usage: Usage) -> u64 {
     let over = |held: u64, max: Option<u64>| held.saturating_sub(max.unwrap_or(u64::MAX));
-    let bytes_each = usage.bytes.checked_div(usage.events).unwrap_or_default().max(1);
-    let by_bytes = over(usage.bytes, capacity.max_bytes).div_ceil(bytes_each);
+    let by_bytes = over(usage.bytes, capacity.max_bytes).div_ceil(bytes_each(usage).max(1));
     over(usage.events, capacity.max_events).max(by_bytes)
 }
 

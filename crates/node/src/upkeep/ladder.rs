@@ -2,18 +2,25 @@
 
 use kukuri_core::ladder::{DiskLoad, Dwell, Ladder, Load, Pressure, Standing, Step};
 use kukuri_core::{Act, Allowance, Fence, NodeState, OnFull, Task};
-use kukuri_store::{Space, StoreError};
+use kukuri_store::Space;
 
 use super::felt::{Felt, felt};
 use super::{Disk, Keeper, UpkeepError, UpkeepSettings, space};
+
+/// With so many times the reserve free on the disk, nobody has to know what more there could be.
+const SPACE_ASKED_BELOW: u64 = 4;
 
 impl Keeper {
     /// Lets the ladder follow the pressure, and tells every process what the node allows now.
     pub(super) async fn feel(&mut self, fence: Fence) -> Result<Felt, UpkeepError> {
         let (topics, mut node) = self.stats().await?;
         let (usage, lag_seconds) = (node.usage, *self.lag_seconds.borrow());
-        let load = Load { usage, disk: self.disk_load().await?, lag_seconds };
-        let felt = felt(&self.settings, &topics, &load);
+        let load = Load { usage, disk: self.disk_load().await, lag_seconds };
+        let mut felt = felt(&self.settings, &topics, &load);
+        if self.disk.is_some() && load.disk.is_none() && felt.pressure == Pressure::Low {
+            // A disk that nobody sees may be as short as it was.
+            felt.pressure = Pressure::Between;
+        }
         let step = self.climb(&mut node, &felt.pressure, fence).await?;
         let UpkeepSettings { capacity, on_full, retention, disk_reserve_bytes, .. } = self.settings;
         let before = node.allowance.storage;
@@ -31,12 +38,21 @@ impl Keeper {
         Ok(felt)
     }
 
-    async fn disk_load(&self) -> Result<Option<DiskLoad>, StoreError> {
-        let Some(free_bytes) = self.disk.as_ref().and_then(Disk::free_bytes) else {
-            return Ok(None);
+    /// `None` if no disk is known, or it cannot be looked at.
+    async fn disk_load(&self) -> Option<DiskLoad> {
+        let free_bytes = self.disk.as_ref().and_then(Disk::free_bytes)?;
+        let is_short =
+            free_bytes < self.settings.disk_reserve_bytes.saturating_mul(SPACE_ASKED_BELOW);
+        let space = match is_short {
+            true => self.store.space().await,
+            false => Ok(Space::default()),
         };
-        let Space { vacant_bytes, held_bytes } = self.store.space().await?;
-        Ok(Some(DiskLoad { free_bytes, vacant_bytes, held_bytes }))
+        // A store that cannot tell lets nothing leave for the disk; that this is short is felt all the same.
+        let Space { vacant_bytes, held_bytes } = space.unwrap_or_else(|error| {
+            tracing::debug!(%error, "nobody knows how much space can be given back");
+            Space::default()
+        });
+        Some(DiskLoad { free_bytes, vacant_bytes, held_bytes })
     }
 
     /// Lets the ladder follow the pressure, and says where it stands. What the node knows of it goes along.

@@ -1,7 +1,9 @@
 //! Letting go of what a plan names, chunk by chunk. Each chunk is a few commands of its own, so that it can
 //! stop between any two and others get their turn.
 
-use kukuri_core::{Act, Fence, Look, Outcome, ReadSet, Removed, Task, UnixMillis, Usage};
+use kukuri_core::{
+    Act, Fence, Look, Outcome, ReadSet, Removed, Task, UnixMillis, UnlinkReason, Usage,
+};
 use kukuri_lane::{Lane, LaneError};
 use kukuri_store::{Store, StoreError, name};
 use tokio::time::Instant;
@@ -35,6 +37,16 @@ pub enum Ended {
     OutOfTime,
 }
 
+/// How many events an act names that leave one after the other until there is room; `None` if all of them leave.
+fn room_for(act: &Act) -> Option<u64> {
+    match act {
+        Act::Unlink { events, reason: UnlinkReason::Capacity, .. } | Act::Evict { events, .. } => {
+            Some(events.len() as u64)
+        }
+        _ => None,
+    }
+}
+
 impl Sweep<'_> {
     /// Lets go of all that a plan names there, and says how much that was; `told` hears of each chunk. It
     /// ends early when another instance has taken over, or when what is found does not leave.
@@ -46,10 +58,15 @@ impl Sweep<'_> {
     ) -> Result<(Usage, Ended), SweepError> {
         let mut total = Usage::default();
         while let Some(act) = name(self.store, look, now, self.beat.chunk_events_max()).await? {
+            let room_for = room_for(&act);
             let removed = self.remove(vec![act]).await?.and_then(|mut one| one.pop());
             let Some(removed) = removed.filter(|removed| removed.events > 0) else { break };
             told(removed);
             self.rest(removed, &mut total).await;
+            // Whoever has come meanwhile makes no reason to go on: there would always be one.
+            if room_for.is_some_and(|events| removed.events < events) {
+                break;
+            }
             if self.is_over() {
                 return Ok((total, Ended::OutOfTime));
             }

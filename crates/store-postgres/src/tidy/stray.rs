@@ -40,6 +40,16 @@ macro_rules! ask {
 }
 pub(super) use ask;
 
+/// A partition of events that is in sight.
+macro_rules! attached {
+    () => {
+        "EXISTS (
+            SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+            WHERE i.inhparent = 'events_standard'::REGCLASS AND NOT i.inhdetachpending
+                AND c.relname = 'events_standard_' || first_seq)"
+    };
+}
+
 /// When all together have left behind so many tags, and a sixteenth of the events that they can hold, partitions are
 /// looked through while they still hold others. A partition in which somebody writes at this moment is
 /// looked through later: who waited here for one and held another would hold up those who publish. One that somebody
@@ -50,11 +60,9 @@ const DUE: &str = concat!(
         FROM event_partitions
     ), free AS (
         SELECT first_seq, stray_tags FROM event_partitions
-        WHERE stray_tags > 0 AND (SELECT left_behind >= tags FROM enough) AND EXISTS (
-            SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-            WHERE i.inhparent = 'events_standard'::REGCLASS
-                AND c.relname = 'events_standard_' || first_seq)
-        FOR UPDATE SKIP LOCKED
+        WHERE stray_tags > 0 AND (SELECT left_behind >= tags FROM enough) AND ",
+    attached!(),
+    " FOR UPDATE SKIP LOCKED
     ), due AS (
         UPDATE event_partitions p SET stray_tags = 0 FROM free
         WHERE p.first_seq = free.first_seq
@@ -64,10 +72,26 @@ const DUE: &str = concat!(
     ask!("due")
 );
 
+/// Whether what is asked for can be looked for now: the partition was given up, or its events are in sight.
+macro_rules! may {
+    () => {
+        concat!(
+            "(first_seq NOT IN (SELECT p.first_seq FROM event_partitions p) OR ",
+            attached!(),
+            ")"
+        )
+    };
+}
+
 /// Those that are furthest, so that what is asked for later is looked for together. What somebody else looks for at
 /// this moment is left to them.
-const NEXT: &str = "SELECT first_seq, end_seq, revision, page FROM tag_sweeps
-    WHERE page = (SELECT max(page) FROM tag_sweeps) FOR UPDATE SKIP LOCKED";
+const NEXT: &str = concat!(
+    "SELECT first_seq, end_seq, revision, page FROM tag_sweeps WHERE ",
+    may!(),
+    " AND page = (SELECT max(page) FROM tag_sweeps WHERE ",
+    may!(),
+    ") FOR UPDATE SKIP LOCKED"
+);
 
 /// What was of other pages begins again.
 const ADVANCE: &str = concat!(
