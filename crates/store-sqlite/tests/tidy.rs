@@ -57,16 +57,22 @@ fn rows(directory: &TempDir) -> i64 {
     conn.query_row("SELECT count(*) FROM events_outbox", [], |row| row.get(0)).unwrap()
 }
 
-/// Nobody notices but the disk.
-#[tokio::test]
-async fn a_purge_gives_its_space_back() {
-    let directory = TempDir::new().unwrap();
-    let store = open(&directory);
+/// Some 20 MiB of events.
+async fn open_full(directory: &TempDir) -> (SqliteStore, Vec<Admitted>) {
+    let store = open(directory);
     let events: Vec<Admitted> = (0..2_500).map(event).collect();
     apply(&store, vec![Act::carry(TopicId::global(), "")]).await;
     for chunk in events.chunks(500) {
         apply(&store, chunk.iter().cloned().map(Act::Publish).collect()).await;
     }
+    (store, events)
+}
+
+/// Nobody notices but the disk.
+#[tokio::test]
+async fn a_purge_gives_its_space_back() {
+    let directory = TempDir::new().unwrap();
+    let (store, events) = open_full(&directory).await;
     let full = file_bytes(&directory);
     assert!(full > 20 * 1024 * 1024, "{full} bytes");
     let (topic, reason) = (TopicId::global(), UnlinkReason::Before(UnixMillis(i64::MAX)));
@@ -94,12 +100,7 @@ async fn a_purge_gives_its_space_back() {
 #[tokio::test]
 async fn what_a_reader_holds_back_is_on_its_way() {
     let directory = TempDir::new().unwrap();
-    let store = open(&directory);
-    let events: Vec<Admitted> = (0..2_500).map(event).collect();
-    apply(&store, vec![Act::carry(TopicId::global(), "")]).await;
-    for chunk in events.chunks(500) {
-        apply(&store, chunk.iter().cloned().map(Act::Publish).collect()).await;
-    }
+    let (store, events) = open_full(&directory).await;
     tidy_all(&store).await;
     let full = file_bytes(&directory);
     let reader = Connection::open(directory.path().join(FILE)).unwrap();
