@@ -163,7 +163,8 @@ async fn sweep(
     if !bar.is_hidden() {
         bar.set_message("looking for what leaves");
         match outlook::links(store, &plan.topics, &plan.looks).await {
-            Ok(links) => progress::turns_out(bar, links),
+            Ok(Some(links)) => progress::turns_out(bar, links),
+            Ok(None) => {}
             Err(error) => tracing::debug!(%error, "nobody knows how much there is to purge"),
         }
     }

@@ -6,16 +6,16 @@ use kukuri_core::{Capacity, Look, NodeTopic, TopicId, Usage};
 use kukuri_store::{Store, StoreError};
 use tokio::task::yield_now;
 
-/// How many events of one topic are counted: more would keep who purges waiting. Of a topic that has as many, all
-/// events are taken for as old.
-const COUNTED_EVENTS_MAX: usize = 100_000;
+/// How many events of one topic are counted: more would be held in memory at once, and keep who purges waiting.
+const COUNTED_EVENTS_MAX: usize = 1_000_000;
 
-/// Links to topics that are about to go: counted where they have aged, reckoned where they make room.
+/// Links to topics that are about to go: counted where they have aged, reckoned where they make room. `None` if they
+/// are more than are counted.
 pub async fn links(
     store: &dyn Store,
     topics: &[(NodeTopic, Usage)],
     looks: &[Look],
-) -> Result<u64, StoreError> {
+) -> Result<Option<u64>, StoreError> {
     let mut left: HashMap<&TopicId, (Capacity, Usage)> = topics
         .iter()
         .map(|(row, usage)| (&row.topic_id, (row.ingest_policy.capacity(), *usage)))
@@ -27,7 +27,10 @@ pub async fn links(
         let leaving = match look {
             Look::Aged { cutoffs, .. } => {
                 let counted = store.aged(topic.clone(), *cutoffs, COUNTED_EVENTS_MAX).await?.len();
-                if counted < COUNTED_EVENTS_MAX { counted as u64 } else { usage.events }
+                if counted >= COUNTED_EVENTS_MAX {
+                    return Ok(None);
+                }
+                counted as u64
             }
             _ => too_many(*capacity, *usage),
         };
@@ -38,7 +41,7 @@ pub async fn links(
         // A store that reads on the thread that asks never waits: here is the turn of who interrupts.
         yield_now().await;
     }
-    Ok(links)
+    Ok(Some(links))
 }
 
 fn bytes_each(usage: Usage) -> u64 {
