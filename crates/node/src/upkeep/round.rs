@@ -43,7 +43,8 @@ impl Keeper {
         self.make_room(&felt, now, end, &mut failed).await?;
         if plausible && self.aging.is_none() {
             // Topics that are always over their limits keep nobody from being forgotten.
-            self.sweep_pending(now, end.max(self.urgent_end()), &mut failed).await?;
+            let end = end.zip(self.urgent_end()).map(|(end, urgent)| end.max(urgent));
+            self.sweep_pending(now, end, &mut failed).await?;
         }
         if self.is_time_to_tidy(&felt) {
             self.tidied_at = Some(Instant::now());

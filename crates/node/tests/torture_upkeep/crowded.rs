@@ -1,15 +1,20 @@
 //! More has to leave at once than a round has time for: every topic gets its turn, and nothing else waits for that.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use kukuri_core::IngestPolicy;
+use async_trait::async_trait;
+use kukuri_core::{Act, Command, Decision, IngestPolicy};
 use kukuri_event::UnixSeconds;
 use kukuri_node::upkeep::Budget;
-use kukuri_store::Scope;
+use kukuri_store::conformance::double::Double;
 use kukuri_store::conformance::signing::{Author, Draft};
+use kukuri_store::{Scope, Store, StoreError};
+use tokio::time::timeout;
 
 use crate::home::Home;
-use crate::rig::{Node, Time, topic};
+use crate::rig::{Node, START, Time, topic};
 
 /// Of several that are to leave one does, and then there is no time left.
 const NO_TIME: Budget = Budget {
@@ -78,4 +83,45 @@ async fn every_crowded_topic_gets_its_turn_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_crowded_topic_gets_its_turn_on_postgres() {
     crowds(Home::postgres()).await;
+}
+
+/// A store to which one more comes for each that leaves.
+struct Busy {
+    store: Arc<dyn Store>,
+    next: AtomicI64,
+}
+
+#[async_trait]
+impl Double for Busy {
+    fn behind(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn apply(&self, batch: Arc<[Command]>) -> Result<Decision, StoreError> {
+        let decision = self.store.apply(batch).await?;
+        for _ in decision.writes.records.iter().filter(|change| change.after.is_none()) {
+            let nth = self.next.fetch_add(1, Ordering::SeqCst);
+            let draft = Draft::new(1, START).tag("t", topic(BUSY)).tag("r", nth);
+            let act = Act::Publish(Author::numbered(2).admit(&draft, START));
+            self.store.apply([Command { at: START.into(), act }].into()).await?;
+        }
+        Ok(decision)
+    }
+}
+
+/// Room was made for as long as there was somebody to make it for: for one event at a time, and for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn making_room_ends_where_there_is_room() {
+    let time = Time::start();
+    let store = Busy { store: Home::model().open().await, next: AtomicI64::new(0) };
+    let mut node = Node::start(Arc::new(store), &time);
+    let limited = IngestPolicy { max_events: Some(1), ..IngestPolicy::default() };
+    node.set_topic(BUSY, limited).await;
+    for nth in 0..3 {
+        say(&node, BUSY, nth, false).await;
+    }
+    let round = timeout(Duration::from_secs(20), node.keeper.round()).await;
+    round.expect("the round ends").expect("and ends well");
+    assert_eq!(node.keeper.upkept().borrow().removed_links, 2, "as many as were too many");
+    node.end().await;
 }

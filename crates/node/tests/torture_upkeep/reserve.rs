@@ -4,14 +4,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use kukuri_core::ladder::{Reason, Step};
 use kukuri_core::{IngestPolicy, Source, Storage};
 use kukuri_event::UnixSeconds;
 use kukuri_node::upkeep::{Disk, UpkeepSettings};
+use kukuri_store::conformance::double::Double;
 use kukuri_store::conformance::signing::{Author, Draft};
-use kukuri_store::node_state;
+use kukuri_store::{Space, Store, StoreError, node_state};
 use kukuri_testkit::mount::{Tmpfs, Unmountable, fill};
 use kukuri_testkit::postgres::{Cluster, Durability, Settings};
 use kukuri_testkit::spec::Event;
@@ -166,6 +169,53 @@ async fn scarcity(home: Home, disk: &Path, test: &str, notes: usize, top: Step) 
     assert_eq!((first, last), (Some(top), Some(Step::None)), "{descended:?}");
     assert_eq!(doctor(&*node.store).await, [] as [&str; 0]);
     node.end().await;
+}
+
+/// A store that cannot say how much space there is to give back.
+struct Speechless(Arc<dyn Store>);
+
+#[async_trait]
+impl Double for Speechless {
+    fn behind(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    async fn space(&self) -> Result<Space, StoreError> {
+        Err(StoreError::Unavailable("somebody writes the tables anew".into()))
+    }
+}
+
+/// That a disk is full is said whatever else is wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_by_who_knows_no_sizes() {
+    let (time, store) = (Time::start(), Speechless(Home::model().open().await));
+    // No disk has so much room.
+    let settings = UpkeepSettings { disk_reserve_bytes: u64::MAX / 2, ..SETTINGS };
+    let disk = Disk::of(Path::new("/"));
+    let mut node = Node::start_with(Arc::new(store), &time, settings, Some(disk));
+    node.set_topic('a', IngestPolicy::default()).await;
+    node.keep().await;
+    assert_eq!(node.say(&note('a', 0)).await, "error: storage full");
+    node.end().await;
+}
+
+/// A disk that nobody sees may be as short as it was: the ladder stays where it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ladder_stays_while_its_disk_is_out_of_sight() {
+    let (time, store) = (Time::start(), Home::model().open().await);
+    let settings = UpkeepSettings { disk_reserve_bytes: u64::MAX / 2, ..SETTINGS };
+    for directory in ["/", "/no/such"] {
+        let disk = Disk::of(Path::new(directory));
+        let mut node = Node::start_with(Arc::clone(&store), &time, settings, Some(disk));
+        let mut step = Step::None;
+        for _ in 0..12 {
+            node.keep().await;
+            time.pass(MINUTE);
+            step = last_move(&node).await.0;
+        }
+        assert_eq!(step, Step::StopLowPriority, "{directory}");
+        node.end().await;
+    }
 }
 
 fn skipped(disk: Result<Tmpfs, Unmountable>, test: &str) -> Option<Tmpfs> {
